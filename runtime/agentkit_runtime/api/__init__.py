@@ -1,0 +1,1 @@
+"""Owner note to be written by the folder's owner."""

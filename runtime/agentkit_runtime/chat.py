@@ -1,0 +1,107 @@
+"""The chat layer's values: what an API or the in-process adapter asks for, and what it gets back.
+
+`service.ChatService` turns a `ChatRequest` into tokens and a grammar, runs the engine, and turns its
+output into `ChatEvent`s. HTTP front ends and the framework's local adapter both speak only this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentkit_runtime.types import RequestStats, SamplingParams
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatToolCall:
+    """A tool call in the history. `arguments` is the exact JSON text that was generated."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMessage:
+    """One message. Only assistant messages carry `tool_calls`, only tool messages `tool_call_id`."""
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[ChatToolCall, ...] = ()
+    tool_call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatTool:
+    """A tool the model sees. The order of `parameters` keys is kept as given."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    """A tool choice that forces one tool."""
+
+    name: str
+
+
+ToolChoice = Literal["auto", "none", "required"] | ToolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A chat completion request."""
+
+    messages: tuple[ChatMessage, ...]
+    tools: tuple[ChatTool, ...] = ()
+    tool_choice: ToolChoice = "auto"
+    allowed_tools: frozenset[str] | None = None
+    """A mask: the tools that may be called now. The prompt still shows all `tools`. None = all."""
+    response_schema: Mapping[str, object] | None = None
+    """JSON schema of the final answer. With tools the model may call a tool or answer in the schema."""
+    parallel_tool_calls: bool = False
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    tenant: str = "default"
+    """Set by the server from the credentials, never from the request body."""
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentDelta:
+    """More visible answer text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStart:
+    """A tool call began; its name is known and final."""
+
+    index: int
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallArguments:
+    """More argument text of call `index`. The concatenation is the exact generated JSON text."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFinished:
+    """The last event."""
+
+    reason: Literal["stop", "length", "tool_calls", "abort", "error"]
+    stats: RequestStats
+    error: str | None = None
+
+
+ChatEvent = ContentDelta | ToolCallStart | ToolCallArguments | ChatFinished

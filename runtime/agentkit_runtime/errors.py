@@ -1,0 +1,39 @@
+"""Errors of the runtime.
+
+RuntimeFault
+├── ModelNotFound       the model string names nothing we can find or fetch
+├── UnsupportedModel    the file is fine, but we do not know its architecture, tokenizer or tensor type
+├── RequestRejected     the request can never run here (too long, bad grammar, bad template input)
+├── OutOfSlots          no KV slot is free or evictable right now (the scheduler preempts on it)
+└── EngineStopped       the engine was closed while the request was pending
+"""
+
+from __future__ import annotations
+
+
+class RuntimeFault(Exception):
+    """Base class of all errors that this package raises on purpose."""
+
+
+class ModelNotFound(RuntimeFault, LookupError):
+    """A model could not be found or fetched. The message says what was tried and what to do."""
+
+
+class UnsupportedModel(RuntimeFault, ValueError):
+    """A model file uses something this runtime does not implement."""
+
+
+class RequestRejected(RuntimeFault, ValueError):
+    """A request can never run here; `field` names the offending part."""
+
+    def __init__(self, message: str, *, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class OutOfSlots(RuntimeFault):
+    """No KV slot is free or evictable."""
+
+
+class EngineStopped(RuntimeFault):
+    """The engine has been closed."""

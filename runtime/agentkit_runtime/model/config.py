@@ -1,0 +1,54 @@
+"""What a decoder's shape is. Read from GGUF metadata or `config.json` by `loading`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Family = Literal["llama", "mistral", "qwen2", "qwen3"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeScaling:
+    """Llama-3 frequency scaling (`rope_type: llama3`) or plain linear scaling (`linear`)."""
+
+    kind: Literal["llama3", "linear"]
+    factor: float
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position: int = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Shape and constants of a Llama-family decoder."""
+
+    family: Family
+    n_layers: int
+    hidden: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    rms_eps: float
+    rope_theta: float
+    max_position: int
+    rope_scaling: RopeScaling | None = None
+    rope_factors: tuple[float, ...] | None = None
+    """Per-frequency divisors (GGUF `rope_freqs.weight`); replaces `rope_scaling` where present."""
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    tied_embeddings: bool = False
+    sliding_window: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n_heads % self.n_kv_heads:
+            raise ValueError(
+                f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}"
+            )
+
+    @property
+    def kv_bytes_per_token_f32(self) -> int:
+        """Bytes of K and V that one token keeps, in float32: 2 x layers x kv heads x head dim x 4."""
+        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * 4

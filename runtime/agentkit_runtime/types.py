@@ -1,0 +1,139 @@
+"""Values that every layer of the runtime shares. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class FinishReason(enum.StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    """End-of-sequence token, stop string, or the grammar was complete."""
+    LENGTH = "length"
+    """`max_tokens` or the context limit was reached."""
+    ABORT = "abort"
+    """The caller went away or cancelled."""
+    ERROR = "error"
+    """The request failed inside the engine; `Finished.error` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token is chosen. Defaults are greedy decoding."""
+
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_k: int = 0
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: float = 1.0
+    """Keep the smallest set of tokens whose probability reaches p."""
+    seed: int | None = None
+    """With a seed the same request gives the same tokens."""
+    max_tokens: int | None = None
+    """Bound on generated tokens; None means up to the context limit."""
+    stop: tuple[str, ...] = ()
+    """Generation ends before any of these strings; the string itself is not emitted."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature <= 100.0:
+            raise ValueError(f"temperature must be between 0 and 100, got {self.temperature!r}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or positive, got {self.top_k!r}")
+        if not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p must be in (0, 1], got {self.top_p!r}")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
+        if any(not text for text in self.stop):
+            raise ValueError("stop must not contain empty strings")
+
+
+class Grammar(Protocol):
+    """Restricts which tokens may come next. One instance belongs to one generation."""
+
+    def apply(self, logits: torch.Tensor) -> None:
+        """Set forbidden tokens of `logits` [vocab] to -inf, in place. May do nothing (free text)."""
+
+    def accept(self, token_id: int) -> None:
+        """Advance by one generated token."""
+
+    def forced(self) -> list[int]:
+        """Token ids that must come next, whatever the model says; not yet accepted. Often empty."""
+
+    @property
+    def done(self) -> bool:
+        """True when nothing but the end may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """What one token added to the visible text."""
+
+    text: str
+    stopped: bool = False
+    """A stop string was completed; `text` ends before it."""
+
+
+class TextStream(Protocol):
+    """Turns generated token ids into text that may be shown. One instance per generation."""
+
+    def push(self, token_id: int) -> TextDelta:
+        """Add a token; returns the text that is now safe to show (never half a character)."""
+
+    def finish(self) -> str:
+        """Return what was held back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateRequest:
+    """One generation, as the engine sees it."""
+
+    request_id: str
+    prompt: tuple[int, ...]
+    """Token ids, at least one."""
+    namespace: bytes
+    """Digest that names the radix root this request may read and write."""
+    text: TextStream
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    grammar: Grammar | None = None
+    eos_ids: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStats:
+    """Tokens and seconds of one finished request. Seconds are on the engine's monotonic clock."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Prompt tokens whose KV was read from the radix tree (at most prompt_tokens - 1)."""
+    completion_tokens: int
+    queue_s: float
+    """From submit to the first step that computed a token of this request."""
+    ttft_s: float | None
+    """From submit to the first generated token; None if there was none."""
+    total_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New tokens and the text they add. `text` may be empty."""
+
+    text: str
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The last event of every request."""
+
+    reason: FinishReason
+    stats: RequestStats
+    error: str | None = None
+
+
+EngineEvent = Delta | Finished
