@@ -3,7 +3,8 @@
 RuntimeFault
 ├── ModelNotFound       the model string names nothing we can find or fetch
 ├── UnsupportedModel    the file is fine, but we do not know its architecture, tokenizer or tensor type
-├── RequestRejected     the request can never run here (too long, bad grammar, bad template input)
+├── RequestRejected     the request can never run here (bad grammar, bad template input)
+│   └── PromptTooLong   the rendered prompt leaves no room in the context; names tokens and limit
 ├── OutOfSlots          no KV slot is free or evictable right now (the scheduler preempts on it)
 └── EngineStopped       the engine was closed while the request was pending
 """
@@ -29,6 +30,19 @@ class RequestRejected(RuntimeFault, ValueError):
     def __init__(self, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class PromptTooLong(RequestRejected):
+    """The rendered prompt of `n_tokens` does not fit a context of `limit` tokens."""
+
+    def __init__(self, n_tokens: int, limit: int) -> None:
+        super().__init__(
+            f"the prompt has {n_tokens} tokens, and with at least one token of answer it must fit "
+            f"{limit}; shorten or compact the messages",
+            field="messages",
+        )
+        self.n_tokens = n_tokens
+        self.limit = limit
 
 
 class OutOfSlots(RuntimeFault):
