@@ -1,1 +1,8 @@
-"""Owner note to be written by the folder's owner."""
+"""The decoder and what turns its logits into tokens.
+
+config.py   shape and constants of a model (no torch)
+weights.py  a checkpoint's tensors, fused and laid out for the decoder
+rope.py     rotary position embedding tables
+decoder.py  the Llama-family forward pass over a ForwardBatch
+sampler.py  next tokens from logits
+"""

@@ -1,0 +1,129 @@
+"""The async front of the runtime: submit, stream, abort. One thread steps the core.
+
+The thread owns the core, the tree and the pool; nothing else touches them. Commands go in through a
+queue, events come out through each caller's event loop, in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from agentkit_runtime.core import CoreStats, EngineCore
+from agentkit_runtime.errors import EngineStopped
+from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
+
+
+class Generation:
+    """The events of one request, as an async iterator. Belongs to the event loop that submitted it."""
+
+    def __init__(self, request_id: str, abort: Callable[[str], None]) -> None:
+        self.request_id = request_id
+        self._abort = abort
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[EngineEvent] = asyncio.Queue()
+        self._ended = False
+
+    def abort(self) -> None:
+        """Cancel the request; safe from any thread, any number of times.
+
+        Its slots come back at the start of the engine's next step, and the iterator ends with
+        `Finished(ABORT)` unless the request had ended before.
+        """
+        self._abort(self.request_id)
+
+    async def __aiter__(self) -> AsyncIterator[EngineEvent]:
+        """Yield events; the last one is `Finished`."""
+        while not self._ended:
+            event = await self._events.get()
+            self._ended = isinstance(event, Finished)
+            yield event
+
+    def deliver(self, event: EngineEvent) -> None:
+        """Hand over an event from the engine thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+        except RuntimeError:  # the caller's loop is closed: nobody listens any more
+            if not isinstance(event, Finished):
+                self.abort()
+
+
+class Engine:
+    """Runs an `EngineCore` in its own thread. Use `start()` and `close()`, or `with`."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._stats = core.stats()
+        self._thread = threading.Thread(target=self._loop, name="agentkit-engine", daemon=True)
+
+    def start(self) -> Engine:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        """Stop the thread; pending requests end with an error. Idempotent."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Engine:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def submit(self, request: GenerateRequest) -> Generation:
+        """Queue a request; call from a running event loop.
+
+        Raises:
+            RequestRejected: the request can never run here.
+            EngineStopped: the engine is closed.
+        """
+        self._core.check(request)
+        generation = Generation(request.request_id, self.abort)
+        self._send(lambda: self._core.add(request, generation.deliver))
+        return generation
+
+    def abort(self, request_id: str) -> None:
+        """Cancel a request by id; unknown ids are ignored."""
+        try:
+            self._send(lambda: self._core.abort(request_id))
+        except EngineStopped:
+            return  # everything has ended already
+
+    def stats(self) -> CoreStats:
+        """Return the snapshot taken after the last step."""
+        return self._stats
+
+    def _send(self, command: Callable[[], None]) -> None:
+        with self._wake:
+            if self._closing:
+                raise EngineStopped("the engine is closed; start a new one")
+            self._commands.append(command)
+            self._wake.notify()
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._commands or self._closing or not self._core.idle):
+                    self._wake.wait()
+                if self._closing:
+                    break
+                commands = list(self._commands)
+                self._commands.clear()
+            for command in commands:
+                command()
+            self._core.step()
+            self._stats = self._core.stats()
+        for command in self._commands:  # nobody may wait for ever for a request that was never seen
+            command()
+        self._core.fail_pending("the engine was closed")
+        self._stats = self._core.stats()

@@ -1,0 +1,62 @@
+"""Rotary position embeddings, half-split form (rotate_half), float32 tables."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from agentkit_runtime.model.config import ModelConfig, RopeScaling
+
+
+class RopeTable:
+    """cos and sin for every position of a model: [max_position, head_dim / 2] each."""
+
+    def __init__(self, config: ModelConfig, *, device: torch.device) -> None:
+        inverse = inverse_frequencies(config)
+        angles = torch.outer(torch.arange(config.max_position, dtype=torch.float32), inverse)
+        self._cos = angles.cos().to(device)
+        self._sin = angles.sin().to(device)
+
+    def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cos and sin [T, 1, head_dim / 2] of `positions` [T]."""
+        return (
+            self._cos.index_select(0, positions)[:, None],
+            self._sin.index_select(0, positions)[:, None],
+        )
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate `x` [T, heads, head_dim]; pairs are (i, i + head_dim / 2)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+
+
+def inverse_frequencies(config: ModelConfig) -> Tensor:
+    """Return the per-pair angular frequencies [head_dim / 2] after scaling."""
+    exponent = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    inverse = 1.0 / (config.rope_theta**exponent)
+    if config.rope_factors is not None:
+        return inverse / torch.tensor(config.rope_factors, dtype=torch.float32)
+    match config.rope_scaling:
+        case None:
+            return inverse
+        case RopeScaling(kind="linear", factor=factor):
+            return inverse / factor
+        case scaling:
+            return _llama3_scaled(inverse, scaling)
+
+
+def _llama3_scaled(inverse: Tensor, scaling: RopeScaling) -> Tensor:
+    """Llama-3.1's rule: long waves are slowed by `factor`, short ones kept, the middle blended."""
+    wavelength = 2 * math.pi / inverse
+    low = scaling.original_max_position / scaling.low_freq_factor
+    high = scaling.original_max_position / scaling.high_freq_factor
+    smooth = (scaling.original_max_position / wavelength - scaling.low_freq_factor) / (
+        scaling.high_freq_factor - scaling.low_freq_factor
+    )
+    blended = (1 - smooth) * inverse / scaling.factor + smooth * inverse
+    scaled = torch.where(wavelength > low, inverse / scaling.factor, inverse)
+    middle = (wavelength <= low) & (wavelength >= high)
+    return torch.where(middle, blended, scaled)

@@ -1,0 +1,48 @@
+"""Which waiting sequences may start, and which should rather wait for a neighbour's work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from agentkit_runtime.sched.sequence import TOKEN_BYTES, Sequence
+
+SHARED_MIN_TOKENS = 16
+"""Waiting for a neighbour's chunk only pays when it spares at least this many tokens."""
+
+
+def must_wait(
+    candidate: Sequence,
+    running: Iterable[Sequence],
+    cached: Callable[[Sequence], int],
+    *,
+    min_tokens: int = SHARED_MIN_TOKENS,
+) -> bool:
+    """Tell whether a running prefill is about to compute a prefix that `candidate` needs too.
+
+    N agents that start at once share a cold prefix; without this rule each would compute it. The
+    candidate waits until the leader has passed the point where they part, then reads it from the tree.
+    """
+    matched: int | None = None
+    for leader in running:
+        if leader.request.namespace != candidate.request.namespace or not leader.prefilling:
+            continue
+        shared = min(common_prefix(candidate, leader), candidate.n_prompt - 1)
+        if shared <= leader.computed:
+            continue
+        if matched is None:
+            matched = cached(candidate)
+        if shared - max(matched, leader.computed) >= min_tokens:
+            return True
+    return False
+
+
+def common_prefix(a: Sequence, b: Sequence) -> int:
+    """Return the number of leading tokens two sequences share."""
+    n = min(len(a.tokens), len(b.tokens)) // TOKEN_BYTES
+    left = np.frombuffer(a.tokens, dtype="<i4", count=n).copy()
+    right = np.frombuffer(b.tokens, dtype="<i4", count=n)
+    differs = left != right
+    first = int(differs.argmax()) if n else 0
+    return first if n and bool(differs[first]) else n

@@ -1,0 +1,125 @@
+"""One generation's state."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from agentkit_runtime.kv.cache import Lease
+from agentkit_runtime.types import FinishReason, GenerateRequest, RequestStats
+
+TOKEN_BYTES = 4
+
+
+def token_bytes(ids: tuple[int, ...] | list[int]) -> bytes:
+    """Return token ids as the tree's keys: little-endian int32."""
+    return array("i", ids).tobytes()
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A request on its way through the scheduler.
+
+    Region map of `tokens` (prompt, then generated):
+        [0, lease.committed)          in the radix tree, canonical slots
+        [.., computed)                KV present, slots private to this sequence
+        [computed, len)               still to be run; the last one is sampled from
+    """
+
+    request: GenerateRequest
+    arrival: int
+    """Order of submission."""
+    submitted_s: float
+    tokens: bytearray
+    """int32 little-endian ids: the form the tree matches on."""
+    n_prompt: int
+    limit: int
+    """No more tokens than this in all (prompt and generated)."""
+    computed: int = 0
+    lease: Lease | None = None
+    cached_tokens: int | None = None
+    """Prompt tokens read from the tree at the first admission."""
+    started_s: float | None = None
+    first_token_s: float | None = None
+    aborted: bool = False
+
+    @classmethod
+    def start(
+        cls, request: GenerateRequest, *, arrival: int, now_s: float, max_length: int
+    ) -> Sequence:
+        """Make the state of a new request; `max_length` is the context limit in tokens."""
+        n_prompt = len(request.prompt)
+        limit = max_length
+        if request.sampling.max_tokens is not None:
+            limit = min(limit, n_prompt + request.sampling.max_tokens)
+        return cls(
+            request=request,
+            arrival=arrival,
+            submitted_s=now_s,
+            tokens=bytearray(token_bytes(request.prompt)),
+            n_prompt=n_prompt,
+            limit=limit,
+        )
+
+    @property
+    def length(self) -> int:
+        """Tokens known so far: prompt and generated."""
+        return len(self.tokens) // TOKEN_BYTES
+
+    @property
+    def n_generated(self) -> int:
+        """Tokens generated so far."""
+        return self.length - self.n_prompt
+
+    @property
+    def prefilling(self) -> bool:
+        """True until the prompt (or, after a preemption, all known tokens) has KV but for one token."""
+        return self.length - self.computed > 1
+
+    def key(self, n_tokens: int) -> bytes:
+        """Return the first `n_tokens` tokens as a tree key."""
+        return bytes(self.tokens[: n_tokens * TOKEN_BYTES])
+
+    def ids(self, start: int, end: int) -> list[int]:
+        """Return token ids [start, end)."""
+        return array("i", bytes(self.tokens[start * TOKEN_BYTES : end * TOKEN_BYTES])).tolist()
+
+    def append(self, token_id: int) -> None:
+        """Add a generated token."""
+        self.tokens += token_bytes([token_id])
+
+    def stats(self, now_s: float) -> RequestStats:
+        """Sum up a finished (or ended) request."""
+        started = self.started_s if self.started_s is not None else now_s
+        first = self.first_token_s
+        return RequestStats(
+            prompt_tokens=self.n_prompt,
+            cached_tokens=self.cached_tokens or 0,
+            completion_tokens=self.n_generated,
+            queue_s=started - self.submitted_s,
+            ttft_s=None if first is None else first - self.submitted_s,
+            total_s=now_s - self.submitted_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Tokens [start, start + n) of a sequence, to be run in this step."""
+
+    sequence: Sequence
+    start: int
+    n: int
+
+    @property
+    def samples(self) -> bool:
+        """True when this chunk reaches the end of what is known, so that a token is sampled after it."""
+        return self.start + self.n == self.sequence.length
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A sequence that left the scheduler without another step."""
+
+    sequence: Sequence
+    reason: FinishReason
+    error: str | None = None
