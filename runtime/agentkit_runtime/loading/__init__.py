@@ -1,1 +1,12 @@
-"""Owner note to be written by the folder's owner."""
+"""From a model string to weights on disk and tensors in memory.
+
+`locate` finds or fetches the files (`locate.py` decides, `pull.py` downloads); `open_checkpoint`
+reads them. `gguf_file.py` owns the GGUF container, `gguf_config.py` and `gguf_checkpoint.py` its
+meaning, `safetensors_dir.py` the Hugging Face folder, `layout.py` which tensors there must be.
+Nothing here knows tokenizers (see `text/`) or computes with the weights (see `model/`).
+"""
+
+from agentkit_runtime.loading.checkpoint import Checkpoint, open_checkpoint
+from agentkit_runtime.loading.locate import ModelFiles
+
+__all__ = ["Checkpoint", "ModelFiles", "open_checkpoint"]
