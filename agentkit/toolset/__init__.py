@@ -1,0 +1,43 @@
+"""Tools: what a model may call, and what happens when it does.
+
+tool.py      the values: ToolSpec, ToolOutput, ToolContext, the Tool protocol
+function.py  @tool, a Python function as a tool (signature.py, schema.py, results.py are its steps)
+canonical.py one byte form for schemas; toolset.py: the sorted, pinned, hashed set
+execute.py   runs the calls of one turn, in parallel, results in call order
+mcp.py       an MCP server's tools (mcp_*.py: names, transport, listing, results)
+Importing this package loads neither the MCP SDK nor pydantic; they load when first used.
+"""
+
+from __future__ import annotations
+
+from agentkit.toolset.canonical import canonical_json, canonical_schema
+from agentkit.toolset.errors import (
+    Failed,
+    Retry,
+    ToolDefinitionError,
+    ToolNameConflict,
+    ToolsetError,
+)
+from agentkit.toolset.execute import Call, execute_calls
+from agentkit.toolset.function import FunctionTool, tool
+from agentkit.toolset.tool import Tool, ToolContext, ToolOutput, ToolSpec
+from agentkit.toolset.toolset import Toolset
+
+__all__ = [
+    "Call",
+    "Failed",
+    "FunctionTool",
+    "Retry",
+    "Tool",
+    "ToolContext",
+    "ToolDefinitionError",
+    "ToolNameConflict",
+    "ToolOutput",
+    "ToolSpec",
+    "Toolset",
+    "ToolsetError",
+    "canonical_json",
+    "canonical_schema",
+    "execute_calls",
+    "tool",
+]

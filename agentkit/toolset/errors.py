@@ -1,0 +1,47 @@
+"""Errors of the toolset.
+
+ToolsetError
+├── ToolDefinitionError   a tool cannot be built: its name, signature or schema is not usable
+├── ToolNameConflict      two different tools want the same name in one toolset
+└── ToolSignal            raised *by* a tool to answer the model; never leaves `Tool.call`
+    ├── Retry             the model should correct its arguments and call again
+    └── Failed            the tool cannot do it; calling again will not help
+
+What a model does wrong (bad arguments, unknown names) is no exception: it becomes a `ToolOutput`
+with `is_error`, which the model reads.
+"""
+
+from __future__ import annotations
+
+
+class ToolsetError(Exception):
+    """Base class of all errors that this package raises on purpose."""
+
+
+class ToolDefinitionError(ToolsetError, ValueError):
+    """A tool cannot be built. The message names the tool and the fix."""
+
+
+class ToolNameConflict(ToolsetError, ValueError):
+    """Two different tools have one name. `sources` says where each comes from."""
+
+    def __init__(self, name: str, sources: tuple[str, str]) -> None:
+        first, second = sources
+        super().__init__(
+            f"two different tools are named {name!r}: one from {first}, one from {second}; "
+            "rename one with @tool(name=...), or give the MCP servers different aliases"
+        )
+        self.name = name
+        self.sources = sources
+
+
+class ToolSignal(ToolsetError):
+    """Base class of what a tool raises to answer the model in words of its own."""
+
+
+class Retry(ToolSignal):
+    """Raised by a tool: the model should correct its arguments and call again."""
+
+
+class Failed(ToolSignal):
+    """Raised by a tool: it cannot be done, and calling again with the same intent will not help."""

@@ -1,0 +1,302 @@
+"""`@tool`: a Python function, or a method of an `Agent`, as a tool.
+
+    @tool
+    async def convert(usd: float, currency: Literal["EUR", "GBP"]) -> float:
+        '''Convert dollars.
+
+        Args:
+            usd: amount in dollars
+            currency: ISO code
+        '''
+
+The schema comes from the annotations, descriptions from the docstring (Google, NumPy or Sphinx).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
+from agentkit.toolset.results import to_output
+from agentkit.toolset.signature import (
+    Signature,
+    check_shape,
+    is_method,
+    local_names,
+    read_signature,
+)
+from agentkit.toolset.threads import run_in_thread
+from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec, check_tool_name
+
+if TYPE_CHECKING:
+    from agentkit.toolset.schema import ArgumentSchema
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+
+
+@overload
+def tool(
+    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+
+
+def tool(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """Make a function a tool. Works bare and with options, on sync and async functions and methods.
+
+    Args:
+        function: the function; its name, annotations and docstring describe the tool.
+        name: the tool's name, if not the function's.
+        description: what the model reads, if not the docstring.
+        timeout_s: seconds after which a call answers with an error. A sync function runs in a
+        thread,
+            which cannot be stopped: it runs on, but nobody waits for it.
+
+    Raises:
+        ToolDefinitionError: the function has `*args` or `**kwargs`, a parameter without
+        annotation, a
+            type without a JSON schema, or an illegal name. An annotation that names something not
+            yet defined is resolved when the tool is first used.
+    """
+
+    def decorate(target: Callable[P, R]) -> FunctionTool[P, R]:
+        return FunctionTool(
+            target,
+            name=name,
+            description=description,
+            timeout_s=timeout_s,
+            names=local_names(1 if function is None else 2),
+        )
+
+    return decorate if function is None else decorate(function)
+
+
+class FunctionTool(Generic[P, R]):
+    """A Python function as a `Tool`. It can still be called directly, as the plain function.
+
+    In a class body it is a descriptor like a function: `desk.convert` is the tool bound to `desk`.
+    """
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout_s: float | None = None,
+        names: Mapping[str, object] | None = None,
+    ) -> None:
+        self._function = _plain_function(function)
+        self.name: str = name or self._function.__name__
+        self._description = description
+        self._timeout_s = _check_timeout(timeout_s, self.name)
+        self._bound_to: tuple[object, ...] = ()
+        check_tool_name(self.name)
+        check_shape(self._function, self.name)
+        self._is_method = is_method(self._function)
+        self._names: Mapping[str, object] = names or {}
+        self._definition: _Definition | None = None
+        # A forward reference is no mistake, so a name that does not exist yet may still come.
+        with contextlib.suppress(NameError):
+            self._definition = self._define()
+        self.__doc__ = self._function.__doc__
+        self.__name__ = self._function.__name__
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model sees."""
+        return self._defined().spec
+
+    @property
+    def is_bound(self) -> bool:
+        """False for a method taken from its class: such a tool has a spec, but cannot be called."""
+        return bool(self._bound_to) or not self._is_method
+
+    async def call(
+        self, arguments: Mapping[str, object], context: ToolContext[object]
+    ) -> ToolOutput:
+        """Validate the model's arguments, run the function, and answer with its result.
+
+        Wrong arguments, exceptions of the function and a timeout answer with an `is_error` output.
+
+        Raises:
+            ToolDefinitionError: a method's tool was taken from the class and not from an instance.
+        """
+        from agentkit.toolset.schema import InvalidArguments
+
+        self._check_bound()
+        definition = self._defined()
+        try:
+            positional, keywords = definition.arguments.validate(arguments)
+        except InvalidArguments as error:
+            return ToolOutput.error(str(error))
+        if definition.signature.context_parameter is not None:
+            keywords[definition.signature.context_parameter] = context
+        return await self._run(positional, keywords)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the plain function, without validation."""
+        function: Callable[..., R] = self._function
+        return function(*self._bound_to, *args, **kwargs)
+
+    @overload
+    def __get__(self, instance: None, owner: type[object]) -> FunctionTool[P, R]: ...
+
+    @overload
+    def __get__(
+        self: FunctionTool[Concatenate[Any, Q], R], instance: object, owner: type[object]
+    ) -> FunctionTool[Q, R]: ...
+
+    def __get__(self, instance: object, owner: type[object]) -> FunctionTool[Any, R]:
+        if instance is None or not self._is_method:
+            return self
+        self._defined()
+        bound: FunctionTool[Any, R] = object.__new__(FunctionTool)
+        bound.__dict__.update(self.__dict__)
+        bound._bound_to = (instance,)
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<tool {self.name!r} from {_source_of(self._function)}>"
+
+    async def _run(self, positional: list[object], keywords: dict[str, object]) -> ToolOutput:
+        """Run the function within its time; every failure of its own becomes an answer."""
+        try:
+            async with asyncio.timeout(self._timeout_s) as limit:
+                return to_output(await self._invoke(positional, keywords))
+        except ToolSignal as error:
+            return ToolOutput.error(_signal_text(error))
+        except asyncio.CancelledError:
+            if _is_being_cancelled():
+                raise
+            # The function awaited something that was cancelled: its failure, not our end.
+            return ToolOutput.error(f"Tool {self.name!r} failed: it was cancelled inside.")
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                return ToolOutput.error(self._timeout_text())
+            return ToolOutput.error(f"Tool {self.name!r} failed: {_error_text(error)}")
+
+    async def _invoke(self, positional: list[object], keywords: dict[str, object]) -> object:
+        function: Callable[..., Any] = self._function
+        arguments = (*self._bound_to, *positional)
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments, **keywords)
+        result = await run_in_thread(lambda: function(*arguments, **keywords), self.name)
+        # A plain function may return a coroutine, as functools.partial and decorators do.
+        return await result if inspect.isawaitable(result) else result
+
+    def _defined(self) -> _Definition:
+        if self._definition is None:
+            try:
+                self._definition = self._define()
+            except NameError as error:
+                raise ToolDefinitionError(
+                    f"tool {self.name!r}: an annotation of {self._function.__qualname__} cannot be "
+                    f"resolved: {error}; import or define it at module level"
+                ) from error
+        return self._definition
+
+    def _define(self) -> _Definition:
+        signature = read_signature(self._function, self.name, self._names)
+        from agentkit.toolset.schema import ArgumentSchema
+
+        arguments = ArgumentSchema.of(signature, self.name)
+        description = self._description
+        spec = ToolSpec(
+            name=self.name,
+            description=signature.description if description is None else description,
+            parameters=arguments.json_schema(),
+            source=_source_of(self._function),
+        )
+        return _Definition(signature, arguments, spec)
+
+    def _check_bound(self) -> None:
+        if not self.is_bound:
+            raise ToolDefinitionError(
+                f"tool {self.name!r} is the method {self._function.__qualname__}, taken from the "
+                "class; take it from an instance"
+            )
+
+    def _timeout_text(self) -> str:
+        stopped = "was stopped" if inspect.iscoroutinefunction(self._function) else "may still run"
+        return (
+            f"Tool {self.name!r} did not finish within {self._timeout_s:g} s and {stopped}; "
+            "whether it had an effect is unknown."
+        )
+
+
+class _Definition:
+    """What is known of a tool once its annotations are resolved."""
+
+    __slots__ = ("arguments", "signature", "spec")
+
+    def __init__(self, signature: Signature, arguments: ArgumentSchema, spec: ToolSpec) -> None:
+        self.signature = signature
+        self.arguments = arguments
+        self.spec = spec
+
+
+def _plain_function(function: Callable[P, R]) -> Callable[P, R]:
+    if isinstance(function, staticmethod):
+        function = function.__func__
+    if isinstance(function, FunctionTool):
+        raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
+    if isinstance(function, classmethod | property | type) or not callable(function):
+        raise ToolDefinitionError(
+            f"@tool needs a function or method, not {type(function).__name__}: {function!r}"
+        )
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ToolDefinitionError(
+            f"{function.__qualname__} is a generator; a tool returns one value, for example a list"
+        )
+    if not hasattr(function, "__name__") or not hasattr(function, "__qualname__"):
+        raise ToolDefinitionError(f"{function!r} has no name; wrap it in a def")
+    return function
+
+
+def _check_timeout(timeout_s: float | None, name: str) -> float | None:
+    if timeout_s is not None and not timeout_s > 0:
+        raise ToolDefinitionError(
+            f"tool {name!r}: timeout_s must be above 0, not {timeout_s!r}; "
+            "leave it out for no limit"
+        )
+    return timeout_s
+
+
+def _source_of(function: Callable[..., object]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+def _signal_text(error: ToolSignal) -> str:
+    text = str(error) or "The tool could not do this."
+    return (
+        f"{text}\nCorrect the arguments and call the tool again."
+        if isinstance(error, Retry)
+        else text
+    )
+
+
+def _error_text(error: Exception) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,140 @@
+"""From a signature to a JSON schema and a validator, by pydantic.
+
+This module imports pydantic, so function.py imports it when the first tool is built.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast, get_args
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import ErrorDetails
+
+from agentkit.toolset.errors import ToolDefinitionError
+from agentkit.toolset.results import in_fixed_order
+from agentkit.toolset.signature import Parameter, Signature
+
+_MAX_SHOWN = 200
+"""Characters of a wrong value that an error message repeats to the model."""
+
+
+class InvalidArguments(Exception):
+    """The model's arguments do not fit; the message tells the model how to correct them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentSchema:
+    """A tool's parameters: their JSON schema, and the way from parsed JSON to Python values."""
+
+    signature: Signature
+    _model: type[BaseModel]
+
+    @classmethod
+    def of(cls, signature: Signature, tool_name: str) -> ArgumentSchema:
+        """Build the schema of a signature.
+
+        Raises:
+            ToolDefinitionError: a parameter's type has no JSON schema.
+        """
+        for parameter in signature.parameters:
+            _check_type(parameter, tool_name)
+        # Fields are numbered and the parameter's name is an alias, so that a parameter may be
+        # called `schema`, `copy` or `_private` without meeting an attribute of BaseModel.
+        fields: Any = {
+            f"p{index}": (parameter.annotation, _field(parameter))
+            for index, parameter in enumerate(signature.parameters)
+        }
+        config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+        return cls(signature, pydantic.create_model("Arguments", __config__=config, **fields))
+
+    def json_schema(self) -> dict[str, object]:
+        """The schema that the model sees, before canonicalisation."""
+        return self._model.model_json_schema(by_alias=True, schema_generator=_SchemaGenerator)
+
+    def validate(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
+        """Turn parsed JSON into positional and keyword arguments; defaults are left to Python.
+
+        Raises:
+            InvalidArguments: an argument is missing, unknown or of a wrong type.
+        """
+        try:
+            values = self._model.model_validate(dict(arguments))
+        except pydantic.ValidationError as error:
+            raise InvalidArguments(self._explain(error)) from error
+        positional: list[object] = []
+        keywords: dict[str, object] = {}
+        for index, parameter in enumerate(self.signature.parameters):
+            if f"p{index}" not in values.model_fields_set:
+                if parameter.positional_only:
+                    positional.append(parameter.default)
+                continue
+            value = getattr(values, f"p{index}")
+            if parameter.positional_only:
+                positional.append(value)
+            else:
+                keywords[parameter.name] = value
+        return positional, keywords
+
+    def _explain(self, error: pydantic.ValidationError) -> str:
+        problems = [_describe(detail) for detail in error.errors(include_url=False)]
+        names = [parameter.name for parameter in self.signature.parameters]
+        expected = f"The arguments are: {', '.join(names)}." if names else "It takes no arguments."
+        return "\n".join(["The arguments do not fit this tool:", *problems, expected])
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """pydantic's generator, with defaults in an order that does not depend on the hash seed."""
+
+    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {  # type: ignore[misc]
+        "skipped-choice",
+        "non-serializable-default",
+    }
+
+    def encode_default(self, dft: Any) -> Any:
+        return in_fixed_order(dft, super().encode_default(dft))
+
+
+def _field(parameter: Parameter) -> Any:
+    default = ... if parameter.is_required else parameter.default
+    options: dict[str, Any] = {"alias": parameter.name}
+    if parameter.description and not _describes_itself(parameter.annotation):
+        options["description"] = parameter.description
+    return Field(default, **options)
+
+
+def _describes_itself(annotation: object) -> bool:
+    """Whether an `Annotated[..., Field(description=...)]` describes the parameter already."""
+    return any(isinstance(extra, FieldInfo) and extra.description for extra in get_args(annotation))
+
+
+def _check_type(parameter: Parameter, tool_name: str) -> None:
+    try:
+        pydantic.TypeAdapter(cast(Any, parameter.annotation)).json_schema()
+    except (PydanticSchemaGenerationError, PydanticUserError, TypeError) as error:
+        kind = inspect.formatannotation(parameter.annotation)
+        raise ToolDefinitionError(
+            f"tool {tool_name!r}: parameter {parameter.name!r} of type {kind} has no JSON schema "
+            f"({str(error).splitlines()[0]}); use JSON types, dataclasses or pydantic models"
+        ) from error
+
+
+def _describe(detail: ErrorDetails) -> str:
+    """One line about one wrong argument: where, what was expected, what came."""
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    path = path.removeprefix(".") or "arguments"
+    match detail["type"]:
+        case "missing":
+            return f"- {path}: is required, but was not given"
+        case "extra_forbidden":
+            return f"- {path}: is not an argument of this tool; leave it out"
+        case _:
+            came = repr(detail["input"])
+            came = came if len(came) <= _MAX_SHOWN else came[:_MAX_SHOWN] + "..."
+            return f"- {path}: {detail['msg']}; got {came}"

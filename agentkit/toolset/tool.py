@@ -1,0 +1,110 @@
+"""The values of the tool seam: what a tool is, what a call knows, what it answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from agentkit.toolset.canonical import canonical_json, canonical_schema
+from agentkit.toolset.errors import ToolDefinitionError
+from agentkit.toolset.frozen_json import freeze
+
+Deps_co = TypeVar("Deps_co", covariant=True)
+
+_LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """What the model sees of a tool; canonical and pinned at construction.
+
+    `parameters` is a JSON schema of type "object"; the spec keeps its canonical, unchangeable copy.
+    `source` says where the tool comes from, for error messages; it is no part of `bytes`.
+
+    Raises:
+        ToolDefinitionError: the name is not legal everywhere, or the schema has no canonical form.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, object]
+    source: str = field(default="python", compare=False)
+    bytes: bytes = field(init=False, repr=False)
+    """The canonical JSON of name, description and parameters: what hashes and comparisons use."""
+
+    def __post_init__(self) -> None:
+        check_tool_name(self.name)
+        try:
+            parameters = canonical_schema(self.parameters)
+            pinned = canonical_json(
+                {"name": self.name, "description": self.description, "parameters": parameters}
+            )
+        except ValueError as error:
+            raise ToolDefinitionError(f"tool {self.name!r} from {self.source}: {error}") from error
+        object.__setattr__(self, "parameters", freeze(parameters))
+        object.__setattr__(self, "bytes", pinned)
+
+    def __hash__(self) -> int:
+        return hash(self.bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """A tool's answer. `content` is all that the model reads.
+
+    `blocks` keeps what text cannot carry (images, audio, resources of an MCP result) for other
+    readers; `structured` keeps a structured result as a JSON value.
+    """
+
+    content: str
+    is_error: bool = False
+    blocks: tuple[Mapping[str, object], ...] = ()
+    structured: object = None
+
+    @classmethod
+    def error(cls, content: str) -> ToolOutput:
+        """An answer that tells the model what went wrong and what to do instead."""
+        return cls(content=content, is_error=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext(Generic[Deps_co]):
+    """What a running call knows. A parameter annotated with it receives it, unseen by the model."""
+
+    deps: Deps_co
+    """The dependencies of the agent that makes the call."""
+    agent: str
+    """The name of that agent."""
+    run_id: str
+    call_id: str
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something a model can call.
+
+    `call` answers every mistake of the model, and every failure of the tool, with an `is_error`
+    output; it raises only `CancelledError`. It may be called many times at once.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The pinned description; the same value at every read."""
+        ...
+
+    async def call(
+        self, arguments: Mapping[str, object], context: ToolContext[object]
+    ) -> ToolOutput:
+        """Run the tool with arguments as the model gave them (parsed JSON, not validated)."""
+        ...
+
+
+def check_tool_name(name: str) -> None:
+    """Raise `ToolDefinitionError` unless every provider accepts this tool name."""
+    if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name):
+        raise ToolDefinitionError(
+            f"tool name {name!r} is not legal at every provider; "
+            "use 1 to 64 of the characters a-z, A-Z, 0-9, '_' and '-'"
+        )
