@@ -126,10 +126,6 @@ class EngineCore:
 
     def add(self, request: GenerateRequest, emit: Callable[[EngineEvent], None]) -> None:
         """Queue a request that passed `check`. `emit` gets its events; `Finished` is the last."""
-        if request.request_id in self._runs:
-            raise RequestRejected(
-                f"request id {request.request_id!r} is already running", field="request_id"
-            )
         sequence = sequences.Sequence.start(
             request,
             arrival=self._arrivals,
@@ -137,6 +133,11 @@ class EngineCore:
             max_length=min(self._decoder.config.max_position, self.cache.total_slots),
         )
         self._arrivals += 1
+        if request.request_id in self._runs:
+            message = f"request id {request.request_id!r} is already running"
+            stats = sequence.stats(self._clock())
+            emit(Finished(reason=FinishReason.ERROR, stats=stats, error=message))
+            return
         self._runs[request.request_id] = _Run(sequence, Sampler(request.sampling), emit)
         self.scheduler.add(sequence)
 

@@ -111,19 +111,32 @@ class Engine:
             self._wake.notify()
 
     def _loop(self) -> None:
-        while True:
+        message = "the engine was closed"
+        try:
+            while self._turn():
+                pass
+        except Exception as error:  # a fault of ours: nobody may wait for ever because of it
+            message = f"the engine failed: {type(error).__name__}: {error}"
+            raise
+        finally:
             with self._wake:
-                while not (self._commands or self._closing or not self._core.idle):
-                    self._wake.wait()
-                if self._closing:
-                    break
-                commands = list(self._commands)
-                self._commands.clear()
-            for command in commands:
+                self._closing = True
+            for command in self._commands:  # requests that were never seen get their end, too
                 command()
-            self._core.step()
+            self._core.fail_pending(message)
             self._stats = self._core.stats()
-        for command in self._commands:  # nobody may wait for ever for a request that was never seen
+
+    def _turn(self) -> bool:
+        """Take commands and run one step; False when the engine closes."""
+        with self._wake:
+            while not (self._commands or self._closing or not self._core.idle):
+                self._wake.wait()
+            if self._closing:
+                return False
+            commands = list(self._commands)
+            self._commands.clear()
+        for command in commands:
             command()
-        self._core.fail_pending("the engine was closed")
+        self._core.step()
         self._stats = self._core.stats()
+        return True

@@ -89,7 +89,7 @@ class Scheduler:
             if self._grow_or_preempt(sequence, chunks, ended):
                 budget -= self._take(sequence, budget, chunks)
         if not self._preempted:  # a sequence that just left would come straight back
-            self._admit(budget, chunks)
+            self._admit(budget, chunks, ended)
         return chunks, ended
 
     def commit(self, chunk: Chunk) -> None:
@@ -167,7 +167,7 @@ class Scheduler:
         self.n_preemptions += 1
         self._preempted = True
 
-    def _admit(self, budget: int, chunks: list[Chunk]) -> None:
+    def _admit(self, budget: int, chunks: list[Chunk], ended: list[Ended]) -> None:
         """Start waiting sequences in arrival order while tokens, lanes and slots last."""
         for sequence in list(self.waiting)[: self._options.max_scan]:
             if budget < 1 or len(self.running) >= self._options.max_lanes:
@@ -180,6 +180,9 @@ class Scheduler:
             ):
                 continue
             if not self._start(sequence):
+                if not self.running:  # not even alone: waiting longer would be waiting for ever
+                    self.drop(sequence)
+                    ended.append(Ended(sequence, FinishReason.ERROR, "no KV slots for this request"))
                 return  # later ones must not overtake: they would starve a long prompt for ever
             budget -= self._take(sequence, budget, chunks)
 

@@ -1,0 +1,41 @@
+# The commands of README.md. Needs Python >= 3.11 with venv, and make; everything else is fetched.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench clean lock
+
+help:  ## Show the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(READY)  ## Fetch the model once, run the team of agents over examples/documents, print the cache report
+	@$(BIN)/python -m examples.review_team
+
+test: $(READY)  ## Run all tests
+	@$(BIN)/python -m pytest
+
+lint: $(READY)  ## Formatting, lint and types
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+bench: $(READY)  ## Slow measurements; see docs/benchmarks.md
+	@$(BIN)/python -m runtime.bench
+
+lock: ## Write requirements.lock anew from pyproject.toml
+	@PYTHON="$(PYTHON)" sh .ci/lock
+
+clean:  ## Remove the environment and build output (the model stays in your cache directory)
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"agentkit needs Python 3.11 or newer, this is {v[0]}.{v[1]}: use make PYTHON=python3.11 ...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the pinned packages into $(VENV) (once, a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
