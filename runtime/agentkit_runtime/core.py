@@ -111,11 +111,11 @@ class EngineCore:
         n_prompt = len(request.prompt)
         if not request.prompt:
             raise RequestRejected("the prompt has no tokens", field="prompt")
-        bound = min(config.max_position, self.cache.total_slots)
+        bound = min(config.max_position, self.cache.n_slots)
         if n_prompt >= bound:
             raise RequestRejected(
                 f"the prompt has {n_prompt} tokens; the limit is {bound - 1} "
-                f"(context {config.max_position}, KV slots {self.cache.total_slots})",
+                f"(context {config.max_position}, KV slots {self.cache.n_slots})",
                 field="prompt",
             )
         worst = max(request.prompt)
@@ -130,7 +130,7 @@ class EngineCore:
             request,
             arrival=self._arrivals,
             now_s=self._clock(),
-            max_length=min(self._decoder.config.max_position, self.cache.total_slots),
+            max_length=min(self._decoder.config.max_position, self.cache.n_slots),
         )
         self._arrivals += 1
         if request.request_id in self._runs:
@@ -181,7 +181,7 @@ class EngineCore:
         return CoreStats(
             running=len(self.scheduler.running),
             waiting=len(self.scheduler.waiting),
-            total_slots=self.cache.total_slots,
+            total_slots=self.cache.n_slots,
             free_slots=self.cache.free_slots,
             cached_slots=self.cache.evictable_slots,
             steps=self._counters.steps,

@@ -52,6 +52,16 @@ class KvCache:
         """Slots that `grow` could hand out now: free ones and evictable ones."""
         return self._allocator.free_slots + self._tree.evictable_tokens
 
+    @property
+    def free_slots(self) -> int:
+        """Slots on the free list."""
+        return self._allocator.free_slots
+
+    @property
+    def evictable_slots(self) -> int:
+        """Slots of cached tokens that nobody has locked."""
+        return self._tree.evictable_tokens
+
     def peek(self, namespace: bytes, tokens: bytes, *, max_match: int | None = None) -> int:
         """How many tokens `acquire` would find cached now. Leaves no trace and promises nothing."""
         return self._tree.peek(namespace, _limited(tokens, max_match))
