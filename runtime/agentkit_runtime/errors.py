@@ -33,12 +33,12 @@ class RequestRejected(RuntimeFault, ValueError):
 
 
 class PromptTooLong(RequestRejected):
-    """The rendered prompt of `n_tokens` does not fit a context of `limit` tokens."""
+    """The rendered prompt has `n_tokens`, and at most `limit` leave room for an answer."""
 
     def __init__(self, n_tokens: int, limit: int) -> None:
         super().__init__(
-            f"the prompt has {n_tokens} tokens, and with at least one token of answer it must fit "
-            f"{limit}; shorten or compact the messages",
+            f"the prompt has {n_tokens} tokens and the limit is {limit}; "
+            "shorten or compact the messages",
             field="messages",
         )
         self.n_tokens = n_tokens

@@ -1,0 +1,188 @@
+"""`ChatEvent`s -> OpenAI objects. The completion object is a fold over the events of the stream.
+
+Strings leave this module as they came from the service: tool arguments are the generated JSON text,
+never parsed and written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agentkit_runtime.api.openai.errors import ApiError, ErrorBody
+from agentkit_runtime.api.openai.wire import (
+    ChunkDelta,
+    Completion,
+    CompletionChunk,
+    CompletionMessage,
+    FinishReason,
+    FunctionBody,
+    FunctionDelta,
+    ToolCallDelta,
+    ToolCallObject,
+    Usage,
+)
+from agentkit_runtime.chat import (
+    ChatEvent,
+    ChatFinished,
+    ContentDelta,
+    ToolCallArguments,
+    ToolCallStart,
+)
+from agentkit_runtime.types import RequestStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heading:
+    """What every object of one answer repeats."""
+
+    id: str
+    created_s: int
+    """Unix seconds."""
+    model: str
+    fingerprint: str
+
+
+def encode_completion(heading: Heading, events: Iterable[ChatEvent]) -> Completion:
+    """The whole answer. Raises `ApiError` when the generation failed."""
+    text: list[str] = []
+    calls: list[tuple[ToolCallStart, list[str]]] = []
+    finished: ChatFinished | None = None
+    for event in events:
+        match event:
+            case ContentDelta():
+                text.append(event.text)
+            case ToolCallStart():
+                calls.append((event, []))
+            case ToolCallArguments():
+                calls[event.index][1].append(event.text)
+            case ChatFinished():
+                finished = event
+    if finished is None:
+        raise ApiError("the generation ended without a final event", status=500)
+    return _completion(heading, "".join(text), calls, finished)
+
+
+def _completion(
+    heading: Heading,
+    text: str,
+    calls: list[tuple[ToolCallStart, list[str]]],
+    finished: ChatFinished,
+) -> Completion:
+    reason = finish_reason(finished)
+    message: CompletionMessage = {
+        "role": "assistant",
+        "content": text if text or not calls else None,
+        "refusal": None,
+    }
+    if calls:
+        message["tool_calls"] = [_call_object(start, parts) for start, parts in calls]
+    return {
+        "id": heading.id,
+        "object": "chat.completion",
+        "created": heading.created_s,
+        "model": heading.model,
+        "system_fingerprint": heading.fingerprint,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
+        "usage": encode_usage(finished.stats),
+    }
+
+
+def _call_object(start: ToolCallStart, arguments: list[str]) -> ToolCallObject:
+    function: FunctionBody = {"name": start.name, "arguments": "".join(arguments)}
+    return {"id": start.id, "type": "function", "function": function}
+
+
+@dataclass(slots=True, kw_only=True)
+class ChunkEncoder:
+    """Encodes the events of one stream, in order."""
+
+    heading: Heading
+    include_usage: bool
+    _begun: bool = field(default=False, init=False)
+
+    def encode(self, event: ChatEvent) -> list[CompletionChunk | ErrorBody]:
+        """The chunks that `event` adds. A failure becomes an error object, which clients raise."""
+        match event:
+            case ContentDelta():
+                return [self._chunk({"content": event.text})]
+            case ToolCallStart():
+                return [self._chunk({"tool_calls": [_call_start(event)]})]
+            case ToolCallArguments():
+                return [self._chunk({"tool_calls": [_call_arguments(event)]})]
+            case ChatFinished():
+                return self._end(event)
+
+    def _end(self, finished: ChatFinished) -> list[CompletionChunk | ErrorBody]:
+        try:
+            reason = finish_reason(finished)
+        except ApiError as failure:
+            return [failure.body()]
+        chunks: list[CompletionChunk | ErrorBody] = [self._chunk({}, reason)]
+        if self.include_usage:
+            usage_chunk = self._envelope()
+            usage_chunk["usage"] = encode_usage(finished.stats)
+            chunks.append(usage_chunk)
+        return chunks
+
+    def _chunk(self, delta: ChunkDelta, reason: FinishReason | None = None) -> CompletionChunk:
+        chunk = self._envelope()
+        if not self._begun:
+            # The role comes once. Content is null when the answer begins with a tool call.
+            self._begun = True
+            opening: ChunkDelta = {
+                "role": "assistant",
+                "content": None if "tool_calls" in delta else "",
+            }
+            delta = {**opening, **delta}
+        chunk["choices"].append(
+            {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        )
+        return chunk
+
+    def _envelope(self) -> CompletionChunk:
+        chunk: CompletionChunk = {
+            "id": self.heading.id,
+            "object": "chat.completion.chunk",
+            "created": self.heading.created_s,
+            "model": self.heading.model,
+            "system_fingerprint": self.heading.fingerprint,
+            "choices": [],
+        }
+        if self.include_usage:
+            chunk["usage"] = None
+        return chunk
+
+
+def _call_start(event: ToolCallStart) -> ToolCallDelta:
+    function: FunctionDelta = {"name": event.name, "arguments": ""}
+    return {"index": event.index, "id": event.id, "type": "function", "function": function}
+
+
+def _call_arguments(event: ToolCallArguments) -> ToolCallDelta:
+    return {"index": event.index, "function": {"arguments": event.text}}
+
+
+def finish_reason(finished: ChatFinished) -> FinishReason:
+    """OpenAI's reason. Raises `ApiError` for the two ends that are failures."""
+    match finished.reason:
+        case "stop" | "length" | "tool_calls":
+            return finished.reason
+        case "abort":
+            raise ApiError(
+                finished.error or "the generation was aborted by the server",
+                status=503,
+                code="aborted",
+            )
+        case "error":
+            raise ApiError(finished.error or "the generation failed", status=500)
+
+
+def encode_usage(stats: RequestStats) -> Usage:
+    """`prompt_tokens` includes the cached ones, as OpenAI counts."""
+    return {
+        "prompt_tokens": stats.prompt_tokens,
+        "completion_tokens": stats.completion_tokens,
+        "total_tokens": stats.prompt_tokens + stats.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": stats.cached_tokens},
+    }

@@ -1,0 +1,139 @@
+"""Body of `POST /v1/chat/completions`, as pydantic models.
+
+Types are strict (no `"1"` for 1) and extra fields are kept: clients send fields that are newer than
+this server, and `decode` must see them to tell harmless ones from ones that change the answer.
+What depends on several fields at once is checked in `decode`, where it can be named exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MessageRole = Literal["system", "developer", "user", "assistant", "tool"]
+StopText = Annotated[str, Field(min_length=1)]
+
+
+class OpenModel(BaseModel):
+    """Strict types, extra fields kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class ContentPart(OpenModel):
+    """One part of a message's content. Only `type: text` can be served."""
+
+    type: str
+    text: str | None = None
+
+
+class FunctionCall(OpenModel):
+    """A call's name and the exact argument text that the model produced."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallBody(OpenModel):
+    """A tool call in an assistant message of the history."""
+
+    id: str
+    type: str = "function"
+    function: FunctionCall | None = None
+
+
+class Message(OpenModel):
+    """One message of any role."""
+
+    role: MessageRole
+    content: str | list[ContentPart] | None = None
+    tool_calls: list[ToolCallBody] | None = None
+    tool_call_id: str | None = None
+
+
+class FunctionDefinition(OpenModel):
+    """A function that the model may call. `parameters` is a JSON schema; key order is kept."""
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    description: str | None = None
+    parameters: dict[str, object] | None = None
+
+
+class ToolBody(OpenModel):
+    """A tool definition. Only `type: function` can be served."""
+
+    type: str
+    function: FunctionDefinition | None = None
+
+
+class FunctionName(OpenModel):
+    """A function, by name."""
+
+    name: str
+
+
+class ToolReference(OpenModel):
+    """A tool of the request's list, by name."""
+
+    type: str
+    function: FunctionName | None = None
+
+
+class AllowedTools(OpenModel):
+    """A mask: the prompt shows all tools, these may be called now."""
+
+    mode: Literal["auto", "required"]
+    tools: list[ToolReference]
+
+
+class ToolChoiceBody(ToolReference):
+    """`{"type": "function", ...}` or `{"type": "allowed_tools", ...}`."""
+
+    allowed_tools: AllowedTools | None = None
+
+
+class JsonSchema(OpenModel):
+    """A named JSON schema for the answer. `strict` has no effect: the schema is always enforced."""
+
+    name: str
+    schema_: dict[str, object] | None = Field(default=None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(OpenModel):
+    """The form of the answer."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class StreamOptions(OpenModel):
+    """Options of a stream."""
+
+    include_usage: bool = False
+
+
+class ChatCompletionBody(OpenModel):
+    """The whole request body.
+
+    `temperature` left out is 0 (greedy), so that the same request has the same answer; OpenAI's own
+    default is 1. Everything else left out means what OpenAI documents.
+    """
+
+    model: str
+    messages: list[Message] = Field(min_length=1)
+    tools: list[ToolBody] | None = None
+    tool_choice: str | ToolChoiceBody | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: ResponseFormat | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=0, description="Not OpenAI's; 0 is off.")
+    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
+    stop: StopText | Annotated[list[StopText], Field(max_length=16)] | None = None
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)

@@ -1,0 +1,128 @@
+"""Shapes of the documents that the OpenAI dialect sends, as TypedDicts."""
+
+from __future__ import annotations
+
+from typing import Literal, NotRequired, TypedDict
+
+FinishReason = Literal["stop", "length", "tool_calls"]
+
+
+class PromptTokensDetails(TypedDict):
+    """How the prompt's tokens came about."""
+
+    cached_tokens: int
+
+
+class Usage(TypedDict):
+    """Tokens of one answer."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class FunctionBody(TypedDict):
+    """A call's function; `arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCallObject(TypedDict):
+    """A whole tool call."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionBody
+
+
+class CompletionMessage(TypedDict):
+    """The assistant's message."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    tool_calls: NotRequired[list[ToolCallObject]]
+
+
+class Choice(TypedDict):
+    """The one answer of a completion."""
+
+    index: int
+    message: CompletionMessage
+    logprobs: None
+    finish_reason: FinishReason
+
+
+class Completion(TypedDict):
+    """The answer when it is not streamed."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[Choice]
+    usage: Usage
+
+
+class FunctionDelta(TypedDict):
+    """A piece of a call: the name with the first piece, argument text with the others."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class ToolCallDelta(TypedDict):
+    """A piece of tool call `index`; `id` and `type` come with the first."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function"]]
+    function: FunctionDelta
+
+
+class ChunkDelta(TypedDict, total=False):
+    """What a chunk adds."""
+
+    role: Literal["assistant"]
+    content: str | None
+    tool_calls: list[ToolCallDelta]
+
+
+class ChunkChoice(TypedDict):
+    """The one answer of a stream."""
+
+    index: int
+    delta: ChunkDelta
+    logprobs: None
+    finish_reason: FinishReason | None
+
+
+class CompletionChunk(TypedDict):
+    """One event of a stream. `usage` is there only when the client asked for it."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChunkChoice]
+    usage: NotRequired[Usage | None]
+
+
+class ModelObject(TypedDict):
+    """A model that can be asked for."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    """All models that can be asked for."""
+
+    object: Literal["list"]
+    data: list[ModelObject]

@@ -1,0 +1,153 @@
+"""The `agentkit-runtime` command: serve a model over HTTP, or fetch one.
+
+Exit codes: 0 done, 1 the work failed (the reason is the last line on stderr), 2 wrong usage.
+Imports of the heavy parts are inside the commands: `--help` must be fast, and a base install
+without the `runtime` extra must get a sentence and not a traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from agentkit_runtime.errors import RuntimeFault
+
+_DEFAULT_MODEL = "smollm2"
+_SHUTDOWN_S = 5
+"""How long open answers may go on after Ctrl-C."""
+
+_BACKLOG = 2048
+"""Connections that may wait to be accepted; uvicorn's own default."""
+
+Model = Annotated[
+    str,
+    typer.Argument(help="smollm2, a .gguf file, a model folder, or a hub id org/name."),
+]
+
+app = typer.Typer(
+    help="Serve language models whose agents share one radix tree of KV state.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the command line; the entry point of the installed script."""
+    app(prog_name="agentkit-runtime")
+
+
+@app.command()
+def serve(
+    model: Model = _DEFAULT_MODEL,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8321,
+    slots: Annotated[
+        int | None, typer.Option(min=16, help="KV slots (tokens) in the pool.", show_default="auto")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Compute threads.", show_default="all cores")
+    ] = None,
+) -> None:
+    """Serve MODEL with an OpenAI-compatible API."""
+    with _failures_as_exit_codes():
+        # Bound first: a taken port must not cost a model load.
+        with _listening_socket(host, port) as listener:
+            _warn_when_open(host)
+            _serve(model, listener, slots, threads)
+
+
+@app.command()
+def pull(model: Model) -> None:
+    """Fetch MODEL, or check that it is already here."""
+    with _failures_as_exit_codes():
+        from agentkit_runtime.loading import locate
+
+        files = locate(model)
+        typer.echo(f"{files.label}: ready")
+
+
+def _serve(model: str, listener: socket.socket, slots: int | None, threads: int | None) -> None:
+    import uvicorn
+
+    from agentkit_runtime.api import create_app
+    from agentkit_runtime.local import LocalRuntime
+
+    _say(f"loading {model} ...")
+    with LocalRuntime.load(model, max_slots=slots, threads=threads) as runtime:
+        ids = dict.fromkeys((runtime.model_label, model))
+        web = create_app(runtime.service, model_ids=tuple(ids))
+        config = uvicorn.Config(web, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)
+        _say(f"serving {runtime.model_label} at {_url(listener)}/v1 (Ctrl-C stops)")
+        # uvicorn raises the interrupt again after a clean shutdown; here it is the normal end.
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+    _say("stopped")
+
+
+@contextlib.contextmanager
+def _failures_as_exit_codes() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeFault as fault:
+        _fail(str(fault))
+    except ModuleNotFoundError as missing:
+        _fail(
+            f"the package {missing.name!r} is missing; "
+            'install the runtime with: pip install "agentkit-radix[runtime]"'
+        )
+    except OSError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("interrupted")
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(1)
+
+
+def _say(message: str) -> None:
+    typer.echo(message, err=True)
+
+
+def _listening_socket(host: str, port: int) -> socket.socket:
+    """A bound and listening socket. Raises OSError with a message that names the address."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(
+            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port or "
+            "--host"
+        ) from error
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _warn_when_open(host: str) -> None:
+    if not _is_loopback(host):
+        _say(
+            f"warning: listening on {host}, and there is no authentication yet: everyone who can "
+            "reach this address can use the model. Bind to 127.0.0.1 unless that is wanted."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
