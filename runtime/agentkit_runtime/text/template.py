@@ -1,0 +1,126 @@
+"""Chat templates: the Jinja source that ships with a model, rendered in a sandbox without a clock.
+
+The output is a pure function of the messages, the tools and the source: the same conversation gives
+the same bytes on any day and in any process.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+import jinja2
+import jinja2.ext
+import jinja2.meta
+import jinja2.nodes
+import jinja2.parser
+import jinja2.sandbox
+
+from agentkit_runtime.errors import RequestRejected, UnsupportedModel
+from agentkit_runtime.text.template_json import to_json
+from agentkit_runtime.text.template_probe import TemplateTraits, probe
+
+TemplateMessage: TypeAlias = Mapping[str, object]
+"""A message as templates know it: `role`, `content`, `tool_calls`, `tool_call_id`."""
+
+FIXED_DAY = datetime.date(2024, 7, 26)
+"""What `strftime_now` says unless a day is injected: the day that Llama 3's own templates fall back
+to. A real clock would change the prompt, and with it every cached prefix, each midnight."""
+
+
+class ChatTemplate:
+    """A compiled template. Rendering is thread-safe.
+
+    `bos_text` and `eos_text` are what the source knows as `bos_token` and `eos_token`. Raises
+    `UnsupportedModel` if the source is not a Jinja template.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        bos_text: str = "",
+        eos_text: str = "",
+        today: datetime.date = FIXED_DAY,
+    ) -> None:
+        self.source = source
+        self._constants = {"bos_token": bos_text, "eos_token": eos_text}
+        self._today = today
+        environment = _environment(today)
+        try:
+            self._names = jinja2.meta.find_undeclared_variables(environment.parse(source))
+            self._template = environment.from_string(source)
+        except jinja2.TemplateError as error:
+            raise UnsupportedModel(f"the chat template cannot be compiled: {error}") from error
+
+    def render(
+        self,
+        messages: Sequence[TemplateMessage],
+        *,
+        tools: Sequence[Mapping[str, object]] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt text. `RequestRejected` if the template refuses the messages."""
+        try:
+            return self._template.render(
+                messages=messages,
+                tools=tools,
+                add_generation_prompt=add_generation_prompt,
+                **self._constants,
+            )
+        except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+            raise RequestRejected(
+                f"the model's chat template cannot render these messages: {error}",
+                field="messages",
+            ) from error
+
+    @property
+    def uses_clock(self) -> bool:
+        """Whether the source asks for the date; it gets the fixed one."""
+        return "strftime_now" in self._names
+
+    @property
+    def mentions_tools(self) -> bool:
+        """Whether the source looks at `tools` at all."""
+        return "tools" in self._names
+
+    @cached_property
+    def traits(self) -> TemplateTraits:
+        """What the template can do, found out by rendering samples."""
+        return probe(self)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hex SHA-256 over everything that decides the output."""
+        parts = [self.source, *self._constants.values(), self._today.isoformat()]
+        return hashlib.sha256(json.dumps(["agentkit-template-v1", *parts]).encode()).hexdigest()
+
+
+def _environment(today: datetime.date) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],
+    )
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = today.strftime
+    return environment
+
+
+class _GenerationBlocks(jinja2.ext.Extension):
+    """`{% generation %}` marks the assistant's tokens for training; here it is only its body."""
+
+    tags = {"generation"}  # noqa: RUF012 (Jinja's own interface)
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _raise_exception(message: str) -> str:
+    raise jinja2.TemplateRuntimeError(message)
