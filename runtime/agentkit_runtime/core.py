@@ -147,6 +147,7 @@ class EngineCore:
         if run is not None:
             run.sequence.aborted = True
 
+    @torch.inference_mode()
     def step(self) -> None:
         """Run one step. Afterwards every slot is accounted for, whatever happened to a request."""
         chunks, ended = self.scheduler.plan()
@@ -195,7 +196,7 @@ class EngineCore:
 
     def _forward(self, chunks: Sequence[Chunk], lanes: Sequence[Lane]) -> Tensor:
         """Return logits [R, vocab], one row for each chunk that samples, in order."""
-        device = self._storage.device
+        device = self._storage.keys.device
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []
@@ -289,4 +290,3 @@ def _lane(chunk: Chunk) -> Lane:
     past: tuple[Extent, ...] = tuple(lease.extents_for(0, chunk.start))
     own: tuple[Extent, ...] = tuple(lease.extents_for(chunk.start, chunk.n))
     return Lane(past=past, position=chunk.start, n_new=chunk.n, own=own)
-

@@ -17,7 +17,7 @@ from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
 
 
 class Generation:
-    """The events of one request, as an async iterator. Belongs to the event loop that submitted it."""
+    """The events of one request, as an async iterator, for the event loop that submitted it."""
 
     def __init__(self, request_id: str, abort: Callable[[str], None]) -> None:
         self.request_id = request_id
@@ -59,6 +59,7 @@ class Engine:
         self._wake = threading.Condition()
         self._closing = False
         self._stats = core.stats()
+        self._outbox: list[tuple[Generation, EngineEvent]] = []
         self._thread = threading.Thread(target=self._loop, name="agentkit-engine", daemon=True)
 
     def start(self) -> Engine:
@@ -89,7 +90,7 @@ class Engine:
         """
         self._core.check(request)
         generation = Generation(request.request_id, self.abort)
-        self._send(lambda: self._core.add(request, generation.deliver))
+        self._send(lambda: self._core.add(request, lambda e: self._outbox.append((generation, e))))
         return generation
 
     def abort(self, request_id: str) -> None:
@@ -124,7 +125,7 @@ class Engine:
             for command in self._commands:  # requests that were never seen get their end, too
                 command()
             self._core.fail_pending(message)
-            self._stats = self._core.stats()
+            self._publish()
 
     def _turn(self) -> bool:
         """Take commands and run one step; False when the engine closes."""
@@ -138,5 +139,12 @@ class Engine:
         for command in commands:
             command()
         self._core.step()
-        self._stats = self._core.stats()
+        self._publish()
         return True
+
+    def _publish(self) -> None:
+        """Deliver a step's events; whoever sees the end of a request also sees its slots free."""
+        self._stats = self._core.stats()
+        events, self._outbox = self._outbox, []
+        for generation, event in events:
+            generation.deliver(event)

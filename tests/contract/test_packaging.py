@@ -104,7 +104,9 @@ def test_the_scheduler_and_the_tree_work_without_torch() -> None:
 
 
 def _python(code: str) -> str:
-    paths = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'runtime'), str(ROOT / 'tools')]!r};"
+    paths = (
+        f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'runtime'), str(ROOT / 'tools')]!r};"
+    )
     done = subprocess.run(
         [sys.executable, "-c", paths + code], check=True, capture_output=True, text=True
     )

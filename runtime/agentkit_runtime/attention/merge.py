@@ -1,8 +1,8 @@
 """Merging attention over disjoint sets of keys.
 
-For keys split in parts a and b: `lse = logaddexp(lse_a, lse_b)` and
-`out = out_a * exp(lse_a - lse) + out_b * exp(lse_b - lse)` (online softmax, Milakov and Gimelshein, arXiv
-1805.02867; the same rule as in FlashAttention). Exact up to rounding; done in float32.
+For keys split in parts a and b: `lse = logaddexp(lse_a, lse_b)` and `out = out_a * exp(lse_a -
+lse) + out_b * exp(lse_b - lse)` (online softmax, Milakov and Gimelshein, arXiv 1805.02867; the
+same rule as in FlashAttention). Exact up to rounding; done in float32.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Accumulator:
 
     Attributes:
         out: [n_rows, heads, head_dim], the merged result so far.
-        lse: [n_rows, heads], natural-log log-sum-exp of the scaled scores; -inf where nothing was added.
+        lse: [n_rows, heads], log-sum-exp of the scaled scores; -inf where nothing was added.
     """
 
     def __init__(self, n_rows: int, n_heads: int, head_dim: int, *, like: Tensor) -> None:

@@ -1,10 +1,11 @@
 """Decide which rows of a batch read which extents of the KV pool.
 
-A *lane* is one sequence in the batch. Its *past* is a list of extents (see `kv.extent`); lanes that run
-on the same branch of the radix tree have the same leading extents. Sorted by their extents, lanes that
-share an extent are neighbours, so each shared extent is read by one contiguous range of rows: one matrix
-product for all of them, however deep the tree is (the multi-level form of Hydragen, arXiv 2402.05099, and
-of cascade inference). The partial results are merged by log-sum-exp afterwards.
+A *lane* is one sequence in the batch. Its *past* is a list of extents (see `kv.extent`); lanes
+that run on the same branch of the radix tree have the same leading extents. Sorted by their
+extents, lanes that share an extent are neighbours, so each shared extent is read by one
+contiguous range of rows: one matrix product for all of them, however deep the tree is (the multi-
+level form of Hydragen, arXiv 2402.05099, and of cascade inference). The partial results are
+merged by log-sum-exp afterwards.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """Rows [row, row + n_rows) attend to every key of `extent`, whose first key has position `first`."""
+    """Rows [row, row + n_rows) attend to every key of `extent`, whose first key has position
+    `first`."""
 
     row: int
     n_rows: int
@@ -41,7 +43,8 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True)
 class CausalPart:
-    """Rows [row, row + n_rows) attend causally among themselves (a chunk of new tokens of one lane)."""
+    """Rows [row, row + n_rows) attend causally among themselves (a chunk of new tokens of one
+    lane)."""
 
     row: int
     n_rows: int
@@ -57,7 +60,7 @@ class AttentionPlan:
 
 
 SHARE_MIN_SAVED_TOKENS = 64
-"""Reading an extent once for several lanes costs one more merge; it must spare this many key reads."""
+"""Reading an extent once for several lanes costs a merge: it must spare this many key reads."""
 
 
 def lane_order(lanes: Sequence[Lane]) -> list[int]:

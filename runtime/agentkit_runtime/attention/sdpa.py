@@ -1,8 +1,8 @@
 """Attention with torch alone.
 
-On CPU the flash kernel behind scaled-dot-product attention returns the log-sum-exp and takes strided
-views, so the pool is read in place: no gather, no padding, no repeated KV heads. Elsewhere, and where a
-sliding window cuts keys off, a plain float32 reference does the same sums.
+On CPU the flash kernel behind scaled-dot-product attention returns the log-sum-exp and takes
+strided views, so the pool is read in place: no gather, no padding, no repeated KV heads.
+Elsewhere, and where a sliding window cuts keys off, a plain float32 reference does the same sums.
 """
 
 from __future__ import annotations

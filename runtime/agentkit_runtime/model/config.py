@@ -50,5 +50,5 @@ class ModelConfig:
 
     @property
     def kv_bytes_per_token_f32(self) -> int:
-        """Bytes of K and V that one token keeps, in float32: 2 x layers x kv heads x head dim x 4."""
+        """Bytes of K and V of one token in float32: 2 x layers x KV heads x head dim x 4."""
         return 2 * self.n_layers * self.n_kv_heads * self.head_dim * 4

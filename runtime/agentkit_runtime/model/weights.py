@@ -105,8 +105,12 @@ def _layer(
         attn_norm=read(prefix + "input_layernorm.weight", config.hidden),
         qkv=fused("self_attn.{}_proj.weight", qkv_rows, config.hidden),
         qkv_bias=fused("self_attn.{}_proj.bias", qkv_rows) if bias else None,
-        q_norm=read(prefix + "self_attn.q_norm.weight", config.head_dim) if config.qk_norm else None,
-        k_norm=read(prefix + "self_attn.k_norm.weight", config.head_dim) if config.qk_norm else None,
+        q_norm=read(prefix + "self_attn.q_norm.weight", config.head_dim)
+        if config.qk_norm
+        else None,
+        k_norm=read(prefix + "self_attn.k_norm.weight", config.head_dim)
+        if config.qk_norm
+        else None,
         out=read(prefix + "self_attn.o_proj.weight", config.hidden, q_rows),
         mlp_norm=read(prefix + "post_attention_layernorm.weight", config.hidden),
         gate_up=fused("mlp.{}_proj.weight", mlp_rows, config.hidden),

@@ -9,7 +9,7 @@ import numpy as np
 from agentkit_runtime.sched.sequence import TOKEN_BYTES, Sequence
 
 SHARED_MIN_TOKENS = 16
-"""Waiting for a neighbour's chunk only pays when it spares at least this many tokens."""
+"""Fewer equal tokens in front (a template's header, say) are not worth a wait."""
 
 
 def must_wait(
@@ -22,18 +22,19 @@ def must_wait(
     """Tell whether a running prefill is about to compute a prefix that `candidate` needs too.
 
     N agents that start at once share a cold prefix; without this rule each would compute it. The
-    candidate waits until the leader has passed the point where they part, then reads it from the tree.
+    candidate waits until the leader has passed the point where they part, then reads it from the
+    tree.
     """
     matched: int | None = None
     for leader in running:
         if leader.request.namespace != candidate.request.namespace or not leader.prefilling:
             continue
         shared = min(common_prefix(candidate, leader), candidate.n_prompt - 1)
-        if shared <= leader.computed:
+        if shared < min_tokens or shared <= leader.computed:
             continue
         if matched is None:
             matched = cached(candidate)
-        if shared - max(matched, leader.computed) >= min_tokens:
+        if shared > matched:
             return True
     return False
 

@@ -1,10 +1,10 @@
 """Continuous batching with chunked prefill over one token budget.
 
-Every sequence just catches up from `computed` to its known length; there are no phases. A step takes one
-token of each decoding lane first, then chunks of running prefills, then admits waiting sequences in
-arrival order. A sequence is admitted only when the slots for its whole prompt are there, so a prefill
-never stalls half way; a decoding lane that finds no slot preempts the youngest sequence, whose computed
-tokens stay in the tree and are matched again when it resumes.
+Every sequence just catches up from `computed` to its known length; there are no phases. A step
+takes one token of each decoding lane first, then chunks of running prefills, then admits waiting
+sequences in arrival order. A sequence is admitted only when the slots for its whole prompt are
+there, so a prefill never stalls half way; a decoding lane that finds no slot preempts the
+youngest sequence, whose computed tokens stay in the tree and are matched again when it resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SchedulerOptions:
     max_lanes: int = 32
     """Most sequences in one step."""
     shared_min_tokens: int = SHARED_MIN_TOKENS
-    """Wait for a neighbour's prefill when it spares at least this many tokens."""
+    """Wait for a neighbour's prefill when at least this many leading tokens are the same."""
     max_scan: int = 256
     """Waiting sequences looked at in one step."""
     reserve_tokens: int = 128
@@ -93,7 +93,8 @@ class Scheduler:
         return chunks, ended
 
     def commit(self, chunk: Chunk) -> None:
-        """Record that a chunk's KV is computed; a prefill's tokens become visible to others at once."""
+        """Record that a chunk's KV is computed; a prefill's tokens become visible to others at
+        once."""
         sequence = chunk.sequence
         sequence.computed = chunk.start + chunk.n
         assert sequence.lease is not None, "a running sequence holds a lease"
@@ -130,9 +131,7 @@ class Scheduler:
         chunks.append(Chunk(sequence, sequence.computed, n))
         return n
 
-    def _grow_or_preempt(
-        self, sequence: Sequence, chunks: list[Chunk], ended: list[Ended]
-    ) -> bool:
+    def _grow_or_preempt(self, sequence: Sequence, chunks: list[Chunk], ended: list[Ended]) -> bool:
         """Hold slots for all known tokens of a running sequence; False when it had to leave."""
         lease = sequence.lease
         assert lease is not None, "a running sequence holds a lease"
@@ -156,7 +155,7 @@ class Scheduler:
                 return True
 
     def _preempt(self, sequence: Sequence) -> None:
-        """Free a running sequence's slots; it resumes later and matches what is still in the tree."""
+        """Free a running sequence's slots; it resumes later with what is still in the tree."""
         lease = sequence.lease
         assert lease is not None, "a running sequence holds a lease"
         if sequence.computed > lease.committed:
@@ -182,7 +181,9 @@ class Scheduler:
             if not self._start(sequence):
                 if not self.running:  # not even alone: waiting longer would be waiting for ever
                     self.drop(sequence)
-                    ended.append(Ended(sequence, FinishReason.ERROR, "no KV slots for this request"))
+                    ended.append(
+                        Ended(sequence, FinishReason.ERROR, "no KV slots for this request")
+                    )
                 return  # later ones must not overtake: they would starve a long prompt for ever
             budget -= self._take(sequence, budget, chunks)
 

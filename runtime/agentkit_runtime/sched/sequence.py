@@ -73,7 +73,7 @@ class Sequence:
 
     @property
     def prefilling(self) -> bool:
-        """True until the prompt (or, after a preemption, all known tokens) has KV but for one token."""
+        """True while more than one known token has no KV: a prompt, or a resumed sequence."""
         return self.length - self.computed > 1
 
     def key(self, n_tokens: int) -> bytes:
@@ -112,7 +112,7 @@ class Chunk:
 
     @property
     def samples(self) -> bool:
-        """True when this chunk reaches the end of what is known, so that a token is sampled after it."""
+        """True when this chunk reaches the end of what is known: a token is sampled after it."""
         return self.start + self.n == self.sequence.length
 
 

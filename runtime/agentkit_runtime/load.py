@@ -1,0 +1,154 @@
+"""From a model string to a running engine."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from agentkit_runtime.attention.sdpa import SdpaAttention
+from agentkit_runtime.core import EngineCore
+from agentkit_runtime.engine import Engine
+from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.kv.namespace import Identity
+from agentkit_runtime.kv.pool import KvStorage, SlotAllocator, bytes_per_token
+from agentkit_runtime.kv.tree import RadixTree
+from agentkit_runtime.load_text import load_text
+from agentkit_runtime.loading import ModelFiles, locate, open_checkpoint
+from agentkit_runtime.model.config import ModelConfig
+from agentkit_runtime.model.decoder import Decoder
+from agentkit_runtime.model.weights import load_weights
+from agentkit_runtime.sched.scheduler import SchedulerOptions
+from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.tokenizer import Tokenizer
+
+DType = Literal["float32", "bfloat16", "float16"]
+
+_DTYPES: dict[DType, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_MEMORY_SHARE = 0.25
+"""Part of the machine's memory that the KV pool may take when nothing is said."""
+_DEFAULT_SLOTS = 65_536
+"""Upper bound of the default pool, in tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How to run a model. The defaults suit a laptop."""
+
+    device: str | None = None
+    """torch device; None takes CUDA when there is one, else the CPU."""
+    dtype: DType | None = None
+    """None is bfloat16 on CUDA and float32 on the CPU (bfloat16 needs AVX-512 to be fast)."""
+    max_slots: int | None = None
+    """KV slots, in tokens; None takes up to a quarter of the memory, at most 65,536."""
+    threads: int | None = None
+    """CPU threads of torch, for the whole process; None leaves torch's choice."""
+    scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+
+    def __post_init__(self) -> None:
+        if self.dtype is not None and self.dtype not in _DTYPES:
+            raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
+        for name in ("max_slots", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """A model that is ready to serve. `engine` runs until it is closed."""
+
+    label: str
+    engine: Engine
+    config: ModelConfig
+    tokenizer: Tokenizer
+    template: ChatTemplate
+    identity: Identity
+
+
+def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) -> LoadedModel:
+    """Find (or fetch), load and start a model. Blocks for seconds, or minutes on a first download.
+
+    Args:
+        spec: a built-in name, a file or folder, a hub id, or files that `locate` found before.
+        options: how to run it.
+
+    Raises:
+        ModelNotFound: `spec` names nothing that can be found or fetched.
+        UnsupportedModel: the files need something this runtime does not have.
+    """
+    options = options or EngineOptions()
+    files = spec if isinstance(spec, ModelFiles) else locate(spec)
+    if options.threads is not None:
+        torch.set_num_threads(options.threads)
+    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
+    checkpoint = open_checkpoint(files)
+    config = checkpoint.config
+    tokenizer, template = load_text(files.tokenizer)
+    core = build_core(
+        Decoder(
+            config,
+            load_weights(checkpoint, device=device, dtype=dtype),
+            SdpaAttention(sliding_window=config.sliding_window),
+        ),
+        n_slots=options.max_slots or default_slots(config, dtype),
+        device=device,
+        dtype=dtype,
+        options=options.scheduler,
+    )
+    return LoadedModel(
+        label=files.label,
+        engine=Engine(core).start(),
+        config=config,
+        tokenizer=tokenizer,
+        template=template,
+        identity=Identity(
+            weights=checkpoint.fingerprint,
+            dtype=str(dtype),
+            kv_dtype=str(dtype),
+            tokenizer=tokenizer.fingerprint,
+            template=template.fingerprint,
+        ),
+    )
+
+
+def build_core(
+    decoder: Decoder,
+    *,
+    n_slots: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    options: SchedulerOptions | None = None,
+) -> EngineCore:
+    """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together."""
+    config = decoder.config
+    storage = KvStorage(
+        n_layers=config.n_layers,
+        n_slots=n_slots,
+        n_kv_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+        dtype=dtype,
+        device=device,
+    )
+    cache = KvCache(SlotAllocator(n_slots), RadixTree())
+    return EngineCore(decoder=decoder, storage=storage, cache=cache, options=options)
+
+
+def default_slots(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Return a pool size in tokens that this machine can hold."""
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    per_token = bytes_per_token(
+        n_layers=config.n_layers,
+        n_kv_heads=config.n_kv_heads,
+        head_dim=config.head_dim,
+        dtype=dtype,
+    )
+    affordable = int(pages * page_bytes * _MEMORY_SHARE) // per_token
+    return max(256, min(_DEFAULT_SLOTS, affordable))
