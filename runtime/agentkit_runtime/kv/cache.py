@@ -136,9 +136,10 @@ class KvCache:
             return
         own, behind = take(lease.extents, n_tokens), drop(lease.extents, n_tokens)
         done = self._tree.insert(lease.namespace, tokens, own, holder=lease.node)
-        self._tree.lock(done.node)
-        self._tree.unlock(lease.node)
-        lease.node = done.node
+        if done.node is not lease.node:
+            self._tree.lock(done.node)
+            self._tree.unlock(lease.node)
+            lease.node = done.node
         lease.tokens = tokens
         # The lease must have left its duplicates before anyone else can be given them.
         lease.extents = coalesce(done.extents, behind)

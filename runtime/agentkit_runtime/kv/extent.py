@@ -85,6 +85,8 @@ def differing(mine: Sequence[Extent], canonical: Sequence[Extent]) -> list[Exten
 
     Both lists must cover the same number of positions.
     """
+    if mine == canonical:
+        return []
     if total(mine) != total(canonical):
         raise ValueError(f"{mine!r} and {canonical!r} cover different numbers of positions")
     different: list[Extent] = []
