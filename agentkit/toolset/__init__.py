@@ -4,7 +4,7 @@ tool.py      the values: ToolSpec, ToolOutput, ToolContext, the Tool protocol
 function.py  @tool, a Python function as a tool (signature.py, schema.py, results.py are its steps)
 canonical.py one byte form for schemas; toolset.py: the sorted, pinned, hashed set
 execute.py   runs the calls of one turn, in parallel, results in call order
-mcp.py       an MCP server's tools (mcp_*.py: names, transport, listing, results)
+mcp.py       MCP servers' tools; mcp_*.py are its parts, from the process up to the results
 Importing this package loads neither the MCP SDK nor pydantic; they load when first used.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 from agentkit.toolset.canonical import canonical_json, canonical_schema
 from agentkit.toolset.errors import (
     Failed,
+    McpConnectError,
     Retry,
     ToolDefinitionError,
     ToolNameConflict,
@@ -20,6 +21,7 @@ from agentkit.toolset.errors import (
 )
 from agentkit.toolset.execute import Call, execute_calls
 from agentkit.toolset.function import FunctionTool, tool
+from agentkit.toolset.mcp import McpConnection, McpServer, McpTool, connect_all
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput, ToolSpec
 from agentkit.toolset.toolset import Toolset
 
@@ -27,6 +29,10 @@ __all__ = [
     "Call",
     "Failed",
     "FunctionTool",
+    "McpConnectError",
+    "McpConnection",
+    "McpServer",
+    "McpTool",
     "Retry",
     "Tool",
     "ToolContext",
@@ -38,6 +44,7 @@ __all__ = [
     "ToolsetError",
     "canonical_json",
     "canonical_schema",
+    "connect_all",
     "execute_calls",
     "tool",
 ]

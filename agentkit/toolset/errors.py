@@ -3,6 +3,7 @@
 ToolsetError
 ├── ToolDefinitionError   a tool cannot be built: its name, signature or schema is not usable
 ├── ToolNameConflict      two different tools want the same name in one toolset
+├── McpConnectError       an MCP server did not start, did not answer, or could not list its tools
 └── ToolSignal            raised *by* a tool to answer the model; never leaves `Tool.call`
     ├── Retry             the model should correct its arguments and call again
     └── Failed            the tool cannot do it; calling again will not help
@@ -33,6 +34,15 @@ class ToolNameConflict(ToolsetError, ValueError):
         )
         self.name = name
         self.sources = sources
+
+
+class McpConnectError(ToolsetError, ConnectionError):
+    """An MCP server cannot be used. The message names it and ends with what it wrote to stderr."""
+
+    def __init__(self, alias: str, problem: str) -> None:
+        super().__init__(f"MCP server {alias!r} {problem}")
+        self.alias = alias
+        self.problem = problem
 
 
 class ToolSignal(ToolsetError):

@@ -1,0 +1,147 @@
+"""A server's tool list: all pages, each tool judged by itself.
+
+One bad tool costs that tool and not the others. What was left out, and why, is in the warnings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from agentkit.toolset.errors import ToolDefinitionError
+from agentkit.toolset.mcp_names import final_names
+from agentkit.toolset.tool import ToolSpec
+
+_MAX_PAGES = 1000
+
+Request = Callable[[str, dict[str, object]], Awaitable[Mapping[str, object]]]
+"""Sends a request (method, params) and returns the raw result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedTool:
+    """One usable tool: its original name for the wire, and its pinned spec under the final name."""
+
+    original: str
+    spec: ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a server offers, sorted by original name, and what was wrong with the rest."""
+
+    tools: tuple[ListedTool, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which tools of a server to take, by original name. None takes all, or leaves none out."""
+
+    allow: frozenset[str] | None = None
+    deny: frozenset[str] | None = None
+
+    def takes(self, name: str) -> bool:
+        """Whether to take the tool of this name."""
+        allowed = self.allow is None or name in self.allow
+        return allowed and name not in (self.deny or ())
+
+
+async def list_tools(alias: str, selection: Selection, request: Request) -> Listing:
+    """Fetch and judge all tools. The result depends on their set, not on the order of listing."""
+    warnings: list[str] = []
+    raw_tools = await _all_pages(request, warnings)
+    by_name: dict[str, list[ToolSpec]] = {}
+    for raw in raw_tools:
+        name = raw.get("name") if isinstance(raw, Mapping) else None
+        if not isinstance(raw, Mapping) or not isinstance(name, str) or not name:
+            warnings.append(f"a tool without a name was left out: {str(raw)[:100]!r}")
+        elif selection.takes(name):
+            by_name.setdefault(name, []).extend(_spec(alias, name, raw, warnings))
+    warnings += _never_listed(selection, {*by_name})
+    chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items() if specs}
+    names = final_names(alias, chosen)
+    tools = [
+        ListedTool(original=original, spec=_renamed(chosen[original], final))
+        for original, final in sorted(names.items())
+    ]
+    return Listing(tools=tuple(tools), warnings=tuple(sorted(warnings)))
+
+
+async def _all_pages(request: Request, warnings: list[str]) -> list[object]:
+    tools: list[object] = []
+    seen: set[str] = set()
+    params: dict[str, object] = {}
+    for _ in range(_MAX_PAGES):
+        result = await request("tools/list", params)
+        page = result.get("tools")
+        if isinstance(page, list):
+            tools += page
+        else:
+            warnings.append(f"a page of the tool list is not a list: {str(page)[:100]!r}")
+        # An empty string is a cursor like any other; only its absence ends the list.
+        cursor = result.get("nextCursor")
+        if not isinstance(cursor, str):
+            return tools
+        if cursor in seen:
+            warnings.append(f"the tool list repeats its page {cursor!r}; listing stopped there")
+            return tools
+        seen.add(cursor)
+        params = {"cursor": cursor}
+    warnings.append(f"the tool list has more than {_MAX_PAGES} pages; listing stopped there")
+    return tools
+
+
+def _spec(alias: str, name: str, raw: Mapping[str, object], warnings: list[str]) -> list[ToolSpec]:
+    """The tool's spec, or nothing and a warning. The name is provisional."""
+    problem = _problem(raw)
+    if problem is None:
+        schema, description = raw.get("inputSchema"), raw.get("description")
+        assert isinstance(schema, Mapping)
+        try:
+            return [
+                ToolSpec(
+                    name="provisional",
+                    description=description if isinstance(description, str) else "",
+                    parameters=schema,
+                    source=f"MCP server {alias!r}",
+                )
+            ]
+        except (ToolDefinitionError, RecursionError) as error:
+            problem = str(error.__cause__ or error)
+    warnings.append(f"tool {name!r} was left out: {problem}")
+    return []
+
+
+def _problem(raw: Mapping[str, object]) -> str | None:
+    execution = raw.get("execution")
+    if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
+        return "it can only run as a task, which this client does not do"
+    if not isinstance(raw.get("inputSchema"), Mapping):
+        return f"its inputSchema is no object: {str(raw.get('inputSchema'))[:100]!r}"
+    return None
+
+
+def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:
+    """Of tools with one name take one, the same in whatever order they came."""
+    if len(specs) > 1:
+        kinds = len({spec.bytes for spec in specs})
+        warnings.append(
+            f"tool {name!r} is listed {len(specs)} times in {kinds} forms; one was kept"
+        )
+    return min(specs, key=lambda spec: spec.bytes)
+
+
+def _renamed(spec: ToolSpec, name: str) -> ToolSpec:
+    return ToolSpec(
+        name=name, description=spec.description, parameters=spec.parameters, source=spec.source
+    )
+
+
+def _never_listed(selection: Selection, listed: set[str]) -> list[str]:
+    """A name in `allow` that the server does not have is most likely a typing error."""
+    return [
+        f"tool {name!r} is in `allow`, but the server does not list it"
+        for name in sorted((selection.allow or frozenset()) - (selection.deny or frozenset()))
+        if name not in listed
+    ]

@@ -1,0 +1,93 @@
+"""How to start one MCP server: a value, checked at construction."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from agentkit.toolset.mcp_names import check_alias
+
+if TYPE_CHECKING:
+    from agentkit.toolset.mcp import McpConnection
+
+Protocol = Literal["auto", "legacy"]
+"""How to begin: probe for the modern protocol first, or only shake hands in the old way."""
+
+_INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+"""What a server gets from our environment: enough to start programs, and no secrets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """How to start one MCP server over stdio. A plain value; `connect` gives a live connection.
+
+    Raises:
+        ValueError: at construction, for an illegal alias, command or limit.
+    """
+
+    alias: str
+    """Leads the names of its tools: `{alias}__{tool}`. Unique among the servers of a team."""
+    command: Sequence[str]
+    """Program and arguments. No shell is involved."""
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Additional environment variables."""
+    inherit_env: Sequence[str] = ()
+    """Names of our own environment variables to pass on, besides HOME, PATH, USER and the like."""
+    cwd: str | Path | None = None
+    connect_timeout_s: float = 15.0
+    """For start, handshake and listing together."""
+    call_timeout_s: float = 60.0
+    max_result_chars: int = 40_000
+    """A longer result is cut to its head and tail before it enters the context for good."""
+    max_message_bytes: int = 16 * 1024 * 1024
+    """A longer line on the server's stdout is not read; the call it answers fails."""
+    allow: frozenset[str] | None = None
+    """Take only these tools (the server's own names). None takes all."""
+    deny: frozenset[str] | None = None
+    """Leave these out."""
+    protocol: Protocol = "auto"
+    """`legacy` skips the probe for the modern protocol, for servers that cannot bear it."""
+
+    def __post_init__(self) -> None:
+        check_alias(self.alias)
+        if isinstance(self.command, str) or not self.command:
+            raise ValueError(
+                f"command must be a list of program and arguments, not {self.command!r}; "
+                "use shlex.split for a command line"
+            )
+        for name in (
+            "connect_timeout_s",
+            "call_timeout_s",
+            "max_result_chars",
+            "max_message_bytes",
+        ):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        object.__setattr__(self, "command", tuple(map(str, self.command)))
+        object.__setattr__(self, "inherit_env", tuple(self.inherit_env))
+        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+        for name in ("allow", "deny"):
+            chosen = getattr(self, name)
+            object.__setattr__(self, name, None if chosen is None else frozenset(chosen))
+
+    def __hash__(self) -> int:
+        return hash((self.alias, self.command))
+
+    @property
+    def process_env(self) -> dict[str, str]:
+        """The whole environment of the server process."""
+        names = (*_INHERITED, *self.inherit_env)
+        inherited = {name: os.environ[name] for name in names if name in os.environ}
+        # Servers that build schemas from sets list other bytes at each start, unless hashing is
+        # fixed.
+        return {"PYTHONHASHSEED": "0", **inherited, **self.env}
+
+    def connect(self) -> McpConnection:
+        """A connection to this server; it starts when entered (`async with`)."""
+        from agentkit.toolset.mcp import McpConnection
+
+        return McpConnection(self)

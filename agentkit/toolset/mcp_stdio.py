@@ -1,0 +1,200 @@
+"""An MCP transport over a process's pipes that survives what servers print.
+
+The MCP SDK's own stdio transport splits lines in quadratic time, lets a call hang for ever when
+its answer cannot be parsed, and leaves grandchildren alive. This one plugs into the same seam (a
+pair of streams).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from agentkit.toolset.mcp_process import ServerProcess
+from agentkit.toolset.mcp_wire import Broken, Junk, LineSplitter, Message, RequestId, read_line
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
+
+    _Received = SessionMessage | Exception
+
+_READ_BYTES = 2**16
+_STDERR_BYTES = 8 * 1024
+_DRAIN_S = 0.25
+"""How long the last output of an ended process may take; a grandchild may hold the pipe open."""
+
+
+class StdioTransport:
+    """The stream pair of one server process, as an async context manager; leaving ends the process.
+
+    Enter and leave it in one task. `closed` is set as soon as no more messages can come.
+    """
+
+    def __init__(self, process: ServerProcess, max_message_bytes: int) -> None:
+        self.closed = asyncio.Event()
+        self.hurry = asyncio.Event()
+        """Set it to skip the polite part of ending the process."""
+        self.n_junk_lines = 0
+        self.first_junk: str | None = None
+        self._process = process
+        self._splitter = LineSplitter(max_message_bytes)
+        self._pending: set[RequestId] = set()
+        self._stderr: deque[bytes] = deque()
+        self._stderr_bytes = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The server's exit code; None while it runs."""
+        return self._process.exit_code
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last part of what the server wrote to stderr."""
+        return b"".join(self._stderr)[-_STDERR_BYTES:].decode("utf-8", "replace").strip()
+
+    async def __aenter__(
+        self,
+    ) -> tuple[MemoryObjectReceiveStream[_Received], MemoryObjectSendStream[SessionMessage]]:
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        sent = anyio.create_memory_object_stream[SessionMessage](0)
+        self._to_session, self._from_session = received[0], sent[1]
+        self._ends = (*received, *sent)
+        self._tasks = [
+            asyncio.create_task(self._read_stdout()),
+            asyncio.create_task(self._read_stderr()),
+            asyncio.create_task(self._write_stdin()),
+            asyncio.create_task(self._watch_exit()),
+        ]
+        return received[1], sent[0]
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Nothing reads the session's end any more, so the reader must not wait for it: closing
+        # makes it drop what still comes, and a server that is stuck in writing can go on to its
+        # exit.
+        for end in self._ends:
+            end.close()
+        if kind is not None:
+            self.hurry.set()
+        try:
+            await self._process.stop(self.hurry)
+        finally:
+            self.closed.set()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def settle(self) -> None:
+        """Wait a moment for the exit code and the last words of a server that has closed."""
+        stderr, exit_watch = self._tasks[1], self._tasks[3]
+        await asyncio.wait([stderr, exit_watch], timeout=2 * _DRAIN_S)
+
+    async def _read_stdout(self) -> None:
+        try:
+            while data := await self._process.stdout.read(_READ_BYTES):
+                for line in self._splitter.feed(data):
+                    await self._deliver(read_line(line, self._pending))
+        finally:
+            self._end_of_messages()
+
+    async def _deliver(self, line: Message | Broken | Junk) -> None:
+        import pydantic
+        from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
+
+        match line:
+            case Junk(text):
+                self._note_junk(text)
+            case Broken(request_id, problem):
+                error = ErrorData(code=-32700, message=f"the server sent {problem}")
+                await self._send(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
+            case Message(value):
+                try:
+                    message = jsonrpc_message_adapter.validate_python(value, by_name=False)
+                except pydantic.ValidationError:
+                    await self._deliver(self._no_message(value))
+                else:
+                    await self._send(message)
+
+    def _no_message(self, value: dict[str, object]) -> Broken | Junk:
+        """What to make of a JSON object that is no JSON-RPC message."""
+        request_id = value.get("id")
+        if isinstance(request_id, int | str) and request_id in self._pending:
+            return Broken(request_id, "an answer that is no JSON-RPC message")
+        return Junk(repr(value)[:_READ_BYTES])
+
+    async def _send(self, message: JSONRPCMessage) -> None:
+        """Hand a message to the session; after the session's end nobody waits for it."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp_types import JSONRPCError, JSONRPCResponse
+
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and message.id is not None:
+            self._pending.discard(message.id)
+        with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await self._to_session.send(SessionMessage(message))
+
+    async def _write_stdin(self) -> None:
+        import anyio
+
+        stdin = self._process.stdin
+        try:
+            async for item in self._from_session:
+                self._note_sent(item.message)
+                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                stdin.write(text.encode() + b"\n")
+                await stdin.drain()
+        except (ConnectionError, anyio.ClosedResourceError):
+            # The server closed its stdin. It may still live, but can hear nothing more.
+            self._end_of_messages()
+
+    def _note_sent(self, message: JSONRPCMessage) -> None:
+        """Keep track of the requests that wait for an answer."""
+        from mcp_types import JSONRPCNotification, JSONRPCRequest
+
+        match message:
+            case JSONRPCRequest(id=request_id):
+                self._pending.add(request_id)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": given}):
+                self._pending.discard(given)
+            case _:
+                return
+
+    async def _read_stderr(self) -> None:
+        while data := await self._process.stderr.read(_READ_BYTES):
+            self._stderr.append(data)
+            self._stderr_bytes += len(data)
+            while self._stderr_bytes - len(self._stderr[0]) > _STDERR_BYTES:
+                self._stderr_bytes -= len(self._stderr.popleft())
+
+    async def _watch_exit(self) -> None:
+        await self._process.wait_exit()
+        await asyncio.wait([self._tasks[0]], timeout=_DRAIN_S)
+        self._end_of_messages()
+
+    def _end_of_messages(self) -> None:
+        """Tell the session that the connection is over; its waiting requests fail at once."""
+        self.closed.set()
+        self._to_session.close()
+
+    def _note_junk(self, text: str) -> None:
+        if text.strip():
+            self.n_junk_lines += 1
+            self.first_junk = self.first_junk or text.strip()[:200]
