@@ -8,7 +8,7 @@ import torch
 
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_checkpoint import GgufCheckpoint
-from agentkit_runtime.loading.locate import ModelFiles
+from agentkit_runtime.loading.model_files import ModelFiles
 from agentkit_runtime.model.config import ModelConfig
 
 
