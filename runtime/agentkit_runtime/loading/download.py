@@ -38,7 +38,7 @@ def download(
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((httpx2.TransportError, _TryAgain)),
-        wait=tenacity.wait_exponential_jitter(initial=0.5, max=20.0),
+        wait=tenacity.wait_exponential(multiplier=0.5, max=20.0) + tenacity.wait_random(0.0, 0.5),
         stop=tenacity.stop_after_attempt(_ATTEMPTS),
         reraise=True,
         sleep=sleep,

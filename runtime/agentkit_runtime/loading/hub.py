@@ -83,16 +83,20 @@ def _snapshot(repository: str, patterns: tuple[str, ...], progress: bool) -> Pat
 @contextlib.contextmanager
 def _bars(enabled: bool) -> Iterator[None]:
     """The client's progress bars can only be switched for the whole process."""
-    from huggingface_hub import utils
+    from huggingface_hub.utils.tqdm import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+    )
 
-    if enabled or utils.are_progress_bars_disabled():
+    if enabled or are_progress_bars_disabled():
         yield
         return
-    utils.disable_progress_bars()
+    disable_progress_bars()
     try:
         yield
     finally:
-        utils.enable_progress_bars()
+        enable_progress_bars()
 
 
 def _cached(repository: str) -> Path:
