@@ -1,0 +1,79 @@
+"""agentkit: agents whose cached prompt prefix is a maintained invariant.
+
+agent.py    Agent: what you subclass or instantiate    team/     delegate and fan_out
+loop.py     one run, as one generator                  context/  append-only, hashed, forkable
+blocks.py   what messages are made of                  models/   adapters: local, scripted
+events.py   what a stream yields                       toolset/  functions and MCP servers as tools
+caching/    what the caches did                        observe/  reports for people
+Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
+"""
+
+from __future__ import annotations
+
+from agentkit.agent import Agent
+from agentkit.blocks import AssistantMessage, Message, ToolMessage, UserMessage
+from agentkit.context import Context, Document, VolatileTextWarning
+from agentkit.errors import (
+    AgentkitError,
+    ConfigurationError,
+    ContextError,
+    ContextFrozen,
+    ContextMismatch,
+    MissingExtra,
+    ModelError,
+    OutputError,
+    RequestRefused,
+    RunError,
+    TurnLimitReached,
+    UnknownModel,
+)
+from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
+from agentkit.result import RunRecord, RunResult
+from agentkit.stream import RunStream
+from agentkit.team import FanOut, Task, fan_out
+from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
+from agentkit.toolset.mcp import McpServer
+from agentkit.usage import Timing, Usage
+
+__all__ = [
+    "Agent",
+    "AgentkitError",
+    "AssistantMessage",
+    "ConfigurationError",
+    "Context",
+    "ContextError",
+    "ContextFrozen",
+    "ContextMismatch",
+    "Document",
+    "Failed",
+    "FanOut",
+    "McpServer",
+    "Message",
+    "MissingExtra",
+    "Model",
+    "ModelError",
+    "ModelRequest",
+    "OutputError",
+    "RequestRefused",
+    "Retry",
+    "RunError",
+    "RunRecord",
+    "RunResult",
+    "RunStream",
+    "Settings",
+    "Task",
+    "Timing",
+    "Tool",
+    "ToolChoice",
+    "ToolContext",
+    "ToolMessage",
+    "ToolName",
+    "ToolOutput",
+    "TurnLimitReached",
+    "UnknownModel",
+    "Usage",
+    "UserMessage",
+    "VolatileTextWarning",
+    "fan_out",
+    "tool",
+]

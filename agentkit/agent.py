@@ -1,0 +1,357 @@
+"""Agent: what a user of the framework writes. Read this first."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
+
+from typing_extensions import TypeVar
+
+from agentkit.blocks import UserMessage
+from agentkit.context import Context, Document
+from agentkit.errors import AgentkitError, ConfigurationError
+from agentkit.models.base import Model, Settings, ToolChoice
+from agentkit.result import RunResult
+from agentkit.stream import RunStream
+from agentkit.team.members import Team
+from agentkit.team.opening import build_team, open_team
+from agentkit.team.plan import Plan, plan_team
+from agentkit.toolset import FunctionTool, Tool
+from agentkit.toolset.mcp import McpServer
+
+Deps = TypeVar("Deps", default=None)
+Output = TypeVar("Output", default=str)
+
+_NO_DEPS: Any = None
+"""The default of `deps`: fits where nobody declared a type for them."""
+
+
+ToolSource: TypeAlias = Tool | McpServer | Callable[..., object]
+"""What an agent's `tools` may hold: a tool, a server of tools, or a plain function."""
+Subagent: TypeAlias = "Agent[Any, Any] | type[Agent[Any, Any]]"
+"""An agent that another may delegate to. A class is made with the parent's `deps`."""
+
+
+class Agent(Generic[Deps, Output]):
+    """An agent: a role, a model, tools, and subagents.
+
+    Subclass it, and the docstring is the agent's role; or make an instance of it with keywords:
+
+        class Desk(Agent):
+            '''You answer currency questions. Use the tools; never guess a rate.'''
+            model = "local:smollm2"
+
+            @tool
+            def convert(self, usd: float, currency: str) -> float: ...
+
+        clerk = Agent(model="local:smollm2", instructions="You are brief.", name="clerk")
+
+    Keywords override what the class says. The first type argument is that of `deps`, the second
+    that of the answer: `class Reader(Agent[None, Finding])`. One agent may serve many runs at once.
+    After its first use its configuration is fixed, because the model's cache was built on it.
+    """
+
+    model: str | Model | None = None
+    """A model string such as `local:smollm2`, or a model. Subagents may use their parent's."""
+    name: str = ""
+    """How tools, events and reports call it. By default made from the class's name."""
+    instructions: str = ""
+    """The role, if not the class's docstring."""
+    rules: str = ""
+    """The organisation's rules: they lead the prompt of every agent of the team."""
+    examples: str = ""
+    """Fixed examples of good answers."""
+    knowledge: Sequence[Document] = ()
+    """Documents that the agent always has; shown in the order of their URIs."""
+    tools: Sequence[ToolSource] = ()
+    """Tools besides the `@tool` methods. Their order does not matter."""
+    subagents: Sequence[Subagent] = ()
+    """Agents to delegate to, each a tool `delegate_to_<name>`. Classes or instances."""
+    output_type: type[Output] = cast("type[Output]", None)
+    """What the answer must be: `str`, a pydantic model, a dataclass, or a list of those."""
+    settings: Settings = Settings()
+    """How the model generates."""
+    max_turns: int = 20
+    """Model turns of one run."""
+    max_repairs: int = 2
+    """How often a run asks the model to correct an answer that does not fit the output type."""
+    max_retries: int = 2
+    """How often a turn is asked again after a failure that may pass."""
+    max_parallel: int = 8
+    """Tool calls of one turn that run at the same time."""
+    deps: Deps
+    """What the tools need: connections, settings, the user's identity. The model never sees it."""
+
+    def __init__(
+        self,
+        *,
+        deps: Deps = _NO_DEPS,
+        model: str | Model | None = None,
+        name: str | None = None,
+        instructions: str | None = None,
+        rules: str | None = None,
+        examples: str | None = None,
+        knowledge: Sequence[Document] | None = None,
+        tools: Sequence[ToolSource] | None = None,
+        subagents: Sequence[Subagent] | None = None,
+        output_type: type[Output] | None = None,
+        settings: Settings | None = None,
+        max_turns: int | None = None,
+    ) -> None:
+        self.deps = deps
+        given = {key: value for key, value in locals().items() if key in _CONFIGURATION}
+        for key, value in given.items():
+            if value is not None:
+                setattr(self, key, value)
+        self.name = self.name or _name_of(type(self))
+        if self.output_type is None:
+            self.output_type = _declared_output(type(self))
+        for limit in ("max_turns", "max_parallel"):
+            if getattr(self, limit) < 1:
+                raise ConfigurationError(
+                    f"{limit} must be at least 1, got {getattr(self, limit)!r}"
+                )
+
+    # What an application calls.
+
+    async def run(
+        self, prompt: str | UserMessage | None, *, context: Context | None = None
+    ) -> RunResult[Output]:
+        """Run the agent to its answer.
+
+        Args:
+            prompt: what the user says; None goes on with `context` as it is, after a pause or a
+            failure.
+            context: a conversation to continue, e.g. `result.context`; a new one by default.
+
+        Raises:
+            RunError: there is no answer; `error.partial` has what was done.
+            ContextMismatch: the context was begun with other rules, tools or another role.
+            ConfigurationError: the agent is put together wrongly.
+        """
+        async with self.stream(prompt, context=context) as events:
+            async for _ in events:
+                pass
+        return events.result
+
+    def run_sync(
+        self, prompt: str | UserMessage | None, *, context: Context | None = None
+    ) -> RunResult[Output]:
+        """`run` for programs without an event loop.
+
+        Raises:
+            AgentkitError: the calling thread runs an event loop already; use `await
+            agent.run(...)`.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(prompt, context=context))
+        raise AgentkitError(
+            f"{self.name}.run_sync() was called inside a running event loop, which it would block; "
+            "use: await agent.run(...)"
+        )
+
+    def stream(
+        self, prompt: str | UserMessage | None, *, context: Context | None = None
+    ) -> RunStream[Output]:
+        """Like `run`, and yields events as they happen. The run begins with the first one.
+
+        async with agent.stream("...") as events:
+            async for event in events: ...
+        events.result
+        """
+        return RunStream(self, _message(prompt, context), context)
+
+    async def __aenter__(self) -> Agent[Deps, Output]:
+        """Connect the team's MCP servers once, for many runs."""
+        if self._session is not None:
+            raise ConfigurationError(f"agent {self.name!r} is open already")
+        stack = AsyncExitStack()
+        team = await stack.enter_async_context(open_team(self._plan()))
+        self._session = _Session(team, stack)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.stack.aclose()
+
+    # What a subclass may override. None of it can change the prefix.
+
+    def tool_choice(self, turn: int) -> ToolChoice:
+        """Return whether the model may, must not or must call a tool. `turn` counts from 0."""
+        return "auto"
+
+    def allowed_tools(self, turn: int) -> frozenset[str] | None:
+        """Return which of its own tools the agent may call now; None allows all of them."""
+        return None
+
+    def volatile(self, turn: int) -> str | None:
+        """Return text that is true only now, such as the time. It is shown last, and not kept."""
+        return None
+
+    # What the team asks an agent for.
+
+    @property
+    def role(self) -> str:
+        """The instructions, or the docstring of the nearest class that has one."""
+        if self.instructions:
+            return self.instructions
+        for cls in type(self).__mro__:
+            if cls is Agent:
+                break
+            if cls.__doc__:
+                return inspect.cleandoc(cls.__doc__)
+        if type(self) is not Agent and sys.flags.optimize >= 2:
+            raise ConfigurationError(
+                f"python -OO removed the docstring of {type(self).__name__!r}; set `instructions`"
+            )
+        return ""
+
+    @property
+    def method_tools(self) -> tuple[Tool, ...]:
+        """The `@tool` methods, bound to this agent, in the order of definition."""
+        found: dict[str, Tool] = {}
+        for cls in reversed(type(self).__mro__):
+            for name, value in vars(cls).items():
+                found.pop(name, None)  # an override without @tool is no tool
+                if isinstance(value, FunctionTool):
+                    found[name] = getattr(self, name)
+        return tuple(found.values())
+
+    @property
+    def subagent_instances(self) -> tuple[Agent[Any, Any], ...]:
+        """The subagents; those given as classes are made at first use."""
+        if self._subagents is None:
+            self._subagents = tuple(
+                self._made(subagent) if isinstance(subagent, type) else subagent
+                for subagent in self.subagents
+            )
+        return self._subagents
+
+    @property
+    def is_made_by_parent(self) -> bool:
+        """Whether a parent made it from its class."""
+        return self._is_made_by_parent
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Team, None]:
+        """The team, ready to run: that of `async with agent`, or one for this run alone."""
+        session = self._session
+        if session is not None and session.loop is asyncio.get_running_loop():
+            yield session.team
+            return
+        plan = self._plan()
+        if plan.all_servers:
+            async with open_team(plan) as team:
+                yield team
+            return
+        if self._static_team is None:
+            self._static_team = build_team(plan, {})
+        yield self._static_team
+
+    def is_new_front(self, digest: str) -> bool:
+        """Return whether this front is seen for the first time; it is linted once."""
+        is_new = digest not in self._fronts
+        self._fronts |= {digest}
+        return is_new
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _CONFIGURATION and self._planned is not None:
+            raise ConfigurationError(
+                f"cannot set {name!r}: agent {self.name!r} was used already, and the model's cache "
+                "is built on its configuration; make a new agent"
+            )
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+    # State of its own. Class-level defaults, so that a subclass may skip super().__init__().
+    _planned: Plan | None = None
+    _static_team: Team | None = None
+    _session: _Session | None = None
+    _subagents: tuple[Agent[Any, Any], ...] | None = None
+    _is_made_by_parent: bool = False
+    _fronts: frozenset[str] = frozenset()
+
+    def _plan(self) -> Plan:
+        if self._planned is None:
+            self._planned = plan_team(self)
+        return self._planned
+
+    def _made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:
+        try:
+            made = cls(deps=self.deps)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"subagent {cls.__name__!r} of {self.name!r} cannot be made by "
+                f"{cls.__name__}(deps=...): {error}; give an instance"
+            ) from error
+        made._is_made_by_parent = True
+        return made
+
+
+class _Session:
+    """An open team, and what must be closed after it."""
+
+    def __init__(self, team: Team, stack: AsyncExitStack) -> None:
+        self.team = team
+        self.stack = stack
+        self.loop = asyncio.get_running_loop()
+
+
+_CONFIGURATION = frozenset(
+    (
+        "examples",
+        "instructions",
+        "knowledge",
+        "max_parallel",
+        "max_repairs",
+        "max_retries",
+        "max_turns",
+        "model",
+        "name",
+        "output_type",
+        "rules",
+        "settings",
+        "subagents",
+        "tools",
+    )
+)
+
+
+def _name_of(cls: type[object]) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+
+
+def _declared_output(cls: type[Agent[Any, Any]]) -> type[Any]:
+    """The second type argument that a subclass gives to `Agent`; `str` by default."""
+    for base in cls.__mro__:
+        for declared in vars(base).get("__orig_bases__", ()):
+            arguments = get_args(declared)
+            is_ours = get_origin(declared) is Agent and len(arguments) == 2
+            if is_ours and not isinstance(arguments[1], TypeVar):
+                return cast("type[Any]", arguments[1])
+    return str
+
+
+def _message(prompt: str | UserMessage | None, context: Context | None) -> UserMessage | None:
+    if prompt is None and context is None:
+        raise ConfigurationError("prompt is None: without a context there is nothing to go on with")
+    message = UserMessage.of(prompt) if isinstance(prompt, str) else prompt
+    if message is not None and not message.text.strip():
+        raise ConfigurationError(f"the prompt is empty: {message.text!r}")
+    return message

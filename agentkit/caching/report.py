@@ -1,0 +1,103 @@
+"""What each agent's requests read from the cache. Data; `agentkit.observe.report` renders it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentkit.usage import Timing, Usage
+
+if TYPE_CHECKING:
+    from agentkit.blocks import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """One request to a model."""
+
+    path: tuple[str, ...]
+    """From the root agent's name to that of the agent that asked."""
+    model: str
+    usage: Usage
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRow:
+    """The requests of one agent, or of all."""
+
+    path: tuple[str, ...]
+    """Empty for the total."""
+    requests: int
+    usage: Usage
+    ttft_first_s: float | None
+    """Time to first token of the first request, in seconds: cold, if nobody warmed its prefix."""
+    ttft_median_s: float | None
+    """Median over all requests whose time is known."""
+
+    @property
+    def label(self) -> str:
+        """The path as text, or `total`."""
+        return "/".join(self.path) or "total"
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the row as a JSON object; unknown values are null."""
+        return {
+            "agent": self.label,
+            "requests": self.requests,
+            "input_tokens": self.usage.input_tokens,
+            "cache_read_tokens": self.usage.cache_read_tokens,
+            "cache_write_tokens": self.usage.cache_write_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "hit_ratio": self.usage.hit_ratio,
+            "ttft_first_s": self.ttft_first_s,
+            "ttft_median_s": self.ttft_median_s,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheReport:
+    """What the cache did for a run and all runs below it."""
+
+    rows: tuple[CacheRow, ...]
+    """One row for each agent, in the order of their first requests."""
+    total: CacheRow
+
+    @staticmethod
+    def of(records: Iterable[RequestRecord]) -> CacheReport:
+        """Add up the records, which are in the order of their requests."""
+        by_path: dict[tuple[str, ...], list[RequestRecord]] = {}
+        for record in records:
+            by_path.setdefault(record.path, []).append(record)
+        everything = [record for group in by_path.values() for record in group]
+        return CacheReport(
+            rows=tuple(_row(path, group) for path, group in by_path.items()),
+            total=_row((), everything),
+        )
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Share of all input tokens that was read from the cache; None if unknown."""
+        return self.total.usage.hit_ratio
+
+    def to_json(self) -> dict[str, Json]:
+        """Return the report as a JSON object; unknown values are null."""
+        return {"rows": [row.to_json() for row in self.rows], "total": self.total.to_json()}
+
+    def __str__(self) -> str:
+        from agentkit.observe.report import render_text
+
+        return render_text(self)
+
+
+def _row(path: tuple[str, ...], records: list[RequestRecord]) -> CacheRow:
+    times = [record.timing.ttft_s for record in records if record.timing.ttft_s is not None]
+    return CacheRow(
+        path=path,
+        requests=len(records),
+        usage=Usage.total(record.usage for record in records),
+        ttft_first_s=records[0].timing.ttft_s if records else None,
+        ttft_median_s=statistics.median(times) if times else None,
+    )

@@ -1,0 +1,91 @@
+"""Errors of the framework.
+
+AgentkitError
+├── ConfigurationError      an agent, team or model is put together wrongly; raised when it is built
+│   ├── UnknownModel        a model string names nothing we know
+│   └── ContextMismatch     a context is continued by an agent whose front differs from its own
+├── ContextError            a context was given something it can never hold
+│   └── ContextFrozen       somebody tried to edit, remove or reorder what a context holds
+├── MissingExtra            an optional part of the distribution is not installed
+└── RunError                a run ended without an answer; `partial` has everything up to then
+    ├── ModelError          the model failed or broke its protocol
+    │   └── RequestRefused  the model can never serve this request (too long, schema not supported)
+    ├── TurnLimitReached    `max_turns` model turns did not lead to an answer
+    └── OutputError         the answers never fitted the output type; `text` is the last one
+
+The toolset's errors are in `agentkit.toolset.errors`. What a *model* does wrong (unknown tool, bad
+arguments, an answer that does not fit the output type once) is never an exception: the model is
+told, and goes on. Errors of one subagent are results too, see `agentkit.team.fan_out`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from agentkit.result import RunRecord
+
+
+class AgentkitError(Exception):
+    """Base class of all errors that this package raises on purpose."""
+
+
+class ConfigurationError(AgentkitError, ValueError):
+    """An agent, team or model is put together wrongly. The message names the value and the fix."""
+
+
+class UnknownModel(ConfigurationError):
+    """A model string names nothing we know. The message lists what exists."""
+
+
+class ContextMismatch(ConfigurationError):
+    """A context cannot be continued by this agent, because its rules, tools or role differ."""
+
+
+class ContextError(AgentkitError, ValueError):
+    """A context was given something it can never hold, such as a tool result without its call."""
+
+
+class ContextFrozen(ContextError, AttributeError):
+    """Somebody tried to change what a context holds. The message says what to do instead."""
+
+
+class MissingExtra(AgentkitError, ImportError):
+    """An optional part is not installed. The message has the install command."""
+
+
+class RunError(AgentkitError):
+    """A run ended without an answer."""
+
+    partial: RunRecord | None = None
+    """What the run had done until then, with a context that can be continued. Set by the loop."""
+
+
+class ModelError(RunError):
+    """The model failed, or broke its protocol."""
+
+    def __init__(
+        self, message: str, *, retryable: bool = False, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        """The same request may succeed later. The loop retries such errors by itself."""
+        self.retry_after_s = retry_after_s
+        """How long the provider asked to wait, in seconds; None where it did not say."""
+
+
+class RequestRefused(ModelError):
+    """The model can never serve this request; sending it again will not help."""
+
+
+class TurnLimitReached(RunError):
+    """`max_turns` model turns did not lead to an answer."""
+
+
+class OutputError(RunError):
+    """The answers never fitted the output type."""
+
+    def __init__(self, message: str, *, text: str) -> None:
+        super().__init__(message)
+        self.text = text
+        """The last answer, exactly as the model gave it."""

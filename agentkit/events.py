@@ -1,0 +1,291 @@
+"""What a run says while it happens, and how a model's events become a turn.
+
+A model's stream is `ModelEvent`s: deltas, usage, and one `ModelEnd`. A run's stream is those, and
+what the loop adds. Streaming is the only path: `run()` folds the stream, it does not ask the model
+differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
+
+from agentkit.blocks import (
+    AssistantBlock,
+    AssistantMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    printable,
+)
+from agentkit.errors import ModelError
+from agentkit.usage import Timing, Usage
+
+if TYPE_CHECKING:
+    from agentkit.result import RunResult
+
+FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
+"""Why a model's turn ended: by itself, at the token limit, or to have tools called."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the visible answer."""
+
+    text: str
+    kind: Literal["text_delta"] = field(default="text_delta", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinkingDelta:
+    """More of the model's reasoning."""
+
+    text: str
+    signature: str | None = None
+    """Given with the last delta of a thinking block, by providers that sign."""
+    kind: Literal["thinking_delta"] = field(default="thinking_delta", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallStarted:
+    """The model began to call a tool. Its name is final, its arguments follow."""
+
+    index: int
+    """Number of the call within its turn, from 0."""
+    id: str
+    name: str
+    kind: Literal["tool_call_started"] = field(default="tool_call_started", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallArguments:
+    """More argument text of call `index`."""
+
+    index: int
+    text: str
+    kind: Literal["tool_call_arguments"] = field(default="tool_call_arguments", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageEvent:
+    """What is known of the request so far. A later event refines an earlier one, field by field."""
+
+    usage: Usage
+    timing: Timing = field(default_factory=Timing)
+    kind: Literal["usage"] = field(default="usage", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEnd:
+    """The last event of a model's stream. A stream that ends without one was cut off."""
+
+    finish: FinishReason
+    kind: Literal["model_end"] = field(default="model_end", init=False)
+
+
+ModelEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | ToolCallStarted | ToolCallArguments | UsageEvent | ModelEnd
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One complete turn of a model."""
+
+    message: AssistantMessage
+    finish: FinishReason
+    usage: Usage
+    timing: Timing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnd:
+    """The model's turn is complete and part of the context."""
+
+    index: int
+    """Number of the turn within its run, from 0."""
+    turn: Turn
+    kind: Literal["turn_end"] = field(default="turn_end", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDropped:
+    """The model failed mid-turn and is asked again: forget the deltas since the last `TurnEnd`."""
+
+    index: int
+    error: ModelError
+    wait_s: float
+    """Seconds until the next attempt."""
+    kind: Literal["turn_dropped"] = field(default="turn_dropped", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultEvent:
+    """A tool answered. Results come as they are ready; the context has them in call order."""
+
+    result: ToolResult
+    kind: Literal["tool_result_event"] = field(default="tool_result_event", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubagentEvent:
+    """An event of an agent below. Never nested: one three levels down has a path of four names."""
+
+    path: tuple[str, ...]
+    """From the root agent's name to that of the agent whose event it is."""
+    run_id: str
+    """Tells runs apart that have the same path."""
+    event: OwnEvent
+    kind: Literal["subagent"] = field(default="subagent", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaused:
+    """The run stopped between two turns because `RunStream.pause` was called. The last event."""
+
+    turns: int
+    """Turns that were completed."""
+    kind: Literal["run_paused"] = field(default="run_paused", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The run has its answer. The last event."""
+
+    result: RunResult[object]
+    kind: Literal["run_end"] = field(default="run_end", init=False)
+
+
+OwnEvent: TypeAlias = ModelEvent | TurnEnd | TurnDropped | ToolResultEvent | RunPaused | RunEnd
+"""An event of one run itself."""
+Event: TypeAlias = OwnEvent | SubagentEvent
+"""An event of a run or of any run below it."""
+
+
+def fold(events: Iterable[ModelEvent]) -> Turn:
+    """Return the turn that a complete stream adds up to. Pure; how deltas are cut is no matter.
+
+    Raises:
+        ModelError: the stream was cut off (retryable) or breaks the protocol.
+    """
+    builder = TurnBuilder()
+    for event in events:
+        builder.push(event)
+    return builder.finish()
+
+
+class TurnBuilder:
+    """`fold`, one event at a time. Cost is linear in the length of the stream."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_TextParts | _CallParts] = []
+        self._calls: dict[int, _CallParts] = {}
+        self._usage = Usage()
+        self._timing = Timing()
+        self._end: FinishReason | None = None
+
+    def push(self, event: ModelEvent) -> None:
+        """Add the next event.
+
+        Raises:
+            ModelError: it cannot come here.
+        """
+        if self._end is not None:
+            raise ModelError(f"the model sent {event!r} after its end")
+        match event:
+            case TextDelta():
+                self._text("text").add(event.text)
+            case ThinkingDelta():
+                parts = self._text("thinking")
+                parts.add(event.text)
+                parts.signature = event.signature or parts.signature
+            case ToolCallStarted():
+                self._start_call(event)
+            case ToolCallArguments():
+                self._call(event).arguments.append(event.text)
+            case UsageEvent():
+                self._usage = self._usage.merge(event.usage)
+                self._timing = self._timing.merge(event.timing)
+            case ModelEnd():
+                self._end = event.finish
+            case _:
+                assert_never(event)
+
+    @property
+    def spent(self) -> tuple[Usage, Timing]:
+        """What is known of the request's cost so far, also if it never ends well."""
+        return self._usage, self._timing
+
+    def finish(self) -> Turn:
+        """Return the turn.
+
+        Raises:
+            ModelError: the stream has no `ModelEnd` yet.
+        """
+        if self._end is None:
+            raise ModelError("the model's stream was cut off before its end", retryable=True)
+        blocks = [parts.block() for parts in self._blocks]
+        return Turn(
+            message=AssistantMessage(tuple(block for block in blocks if block is not None)),
+            finish=self._end,
+            usage=self._usage,
+            timing=self._timing,
+        )
+
+    def _text(self, kind: Literal["text", "thinking"]) -> _TextParts:
+        last = self._blocks[-1] if self._blocks else None
+        # A signature closes its thinking block: what follows is a new one.
+        if isinstance(last, _TextParts) and last.kind == kind and last.signature is None:
+            return last
+        parts = _TextParts(kind)
+        self._blocks.append(parts)
+        return parts
+
+    def _start_call(self, event: ToolCallStarted) -> None:
+        if event.index in self._calls:
+            raise ModelError(f"the model started call {event.index!r} twice")
+        if any(call.id == event.id for call in self._calls.values()):
+            raise ModelError(f"the model gave two calls of one turn the same id {event.id!r}")
+        self._calls[event.index] = parts = _CallParts(event.id, event.name)
+        self._blocks.append(parts)
+
+    def _call(self, event: ToolCallArguments) -> _CallParts:
+        if event.index not in self._calls:
+            raise ModelError(f"the model sent arguments of call {event.index!r} before its start")
+        return self._calls[event.index]
+
+
+class _TextParts:
+    """A text or thinking block that still grows."""
+
+    def __init__(self, kind: Literal["text", "thinking"]) -> None:
+        self.kind = kind
+        self.signature: str | None = None
+        self._parts: list[str] = []
+
+    def add(self, text: str) -> None:
+        self._parts.append(text)
+
+    def block(self) -> AssistantBlock | None:
+        text = printable("".join(self._parts))
+        if self.kind == "thinking":
+            return Thinking(text, self.signature) if text or self.signature else None
+        return Text(text) if text else None
+
+
+class _CallParts:
+    """A tool call that still grows."""
+
+    def __init__(self, call_id: str, name: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.arguments: list[str] = []
+
+    def block(self) -> AssistantBlock:
+        return ToolCall(
+            id=printable(self.id),
+            name=printable(self.name),
+            arguments=printable("".join(self.arguments)),
+        )

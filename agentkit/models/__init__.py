@@ -1,0 +1,28 @@
+"""Models: one protocol, and one adapter for each kind of model.
+
+base.py      Model, ModelRequest and what a request may ask for
+resolve.py   model strings: "local:smollm2" -> the adapter
+local.py     our own runtime in this process; the only file that imports agentkit_runtime
+scripted.py  a test double that replays a script and records what it was asked
+An adapter is a pure `encode(request)` and a thin stream; it decides nothing about the prefix.
+"""
+
+from __future__ import annotations
+
+from agentkit.models.base import (
+    Model,
+    ModelRequest,
+    Settings,
+    ToolChoice,
+    ToolName,
+)
+from agentkit.models.resolve import resolve_model
+
+__all__ = [
+    "Model",
+    "ModelRequest",
+    "Settings",
+    "ToolChoice",
+    "ToolName",
+    "resolve_model",
+]

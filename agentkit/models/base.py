@@ -1,0 +1,110 @@
+"""The seam between the loop and a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
+
+from agentkit.context import Context
+from agentkit.errors import ConfigurationError
+from agentkit.events import ModelEvent
+from agentkit.toolset import Toolset
+
+
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    """A tool choice: this tool must be called."""
+
+    name: str
+
+
+ToolChoice: TypeAlias = Literal["auto", "none", "required"] | ToolName
+"""Whether the model may, must not or must call a tool, or one tool. Never changes the prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a model generates. None leaves it to the model's default. Never changes the prefix."""
+
+    temperature: float | None = None
+    """0 is greedy."""
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    """Bound on the tokens of one turn."""
+    stop: tuple[str, ...] = ()
+    """The answer ends before any of these strings."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            raise ConfigurationError(f"stop must be a tuple of strings, got {self.stop!r}")
+        if self.temperature is not None and self.temperature < 0:
+            raise ConfigurationError(f"temperature must be at least 0, got {self.temperature!r}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ConfigurationError(f"top_p must be in (0, 1], got {self.top_p!r}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ConfigurationError(f"top_k must be at least 1, got {self.top_k!r}; None is off")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One request to a model.
+
+    `context` and `toolset` are the prefix: from one request of a run to the next they only grow at
+    the end. Everything else steers this one answer, and no adapter lets it touch the prefix.
+    """
+
+    context: Context
+    toolset: Toolset
+    """All tools that the prompt shows; its bytes are the context's TOOLS segment."""
+    allowed_tools: frozenset[str] | None = None
+    """A mask: the tools that may be called now. None allows all."""
+    tool_choice: ToolChoice = "auto"
+    output_schema: Mapping[str, object] | None = None
+    """JSON schema of the final answer; None is free text."""
+    settings: Settings = field(default_factory=Settings)
+    agent: str
+    """Name of the agent that asks."""
+    run_id: str
+    request_id: str
+    """Unique for each attempt."""
+
+    @property
+    def wire(self) -> bytes:
+        """The prefix in our own neutral form: JSON Lines, without volatile text and steering.
+
+        The wire of a later request of the same run starts with these bytes.
+        """
+        return self.context.dump()
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Something that continues a context."""
+
+    @property
+    def label(self) -> str:
+        """What reports call the model, e.g. `local:smollm2`."""
+        ...
+
+    @property
+    def siblings_start_together(self) -> bool:
+        """Whether requests that share a prefix nobody has cached may start at once.
+
+        True where the model computes shared work once by itself. Otherwise a fan-out lets one go
+        ahead until its answer begins, and then starts the others.
+        """
+        ...
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Ask the model. Closing the generator aborts the request and frees what it held.
+
+        Raises:
+            RequestRefused: the model can never serve this request.
+            ModelError: the model failed; `retryable` says whether it is worth asking again.
+        """
+        ...

@@ -1,0 +1,257 @@
+"""Local models: our own runtime, in this process. The only file that imports `agentkit_runtime`.
+
+How a request lies on the runtime's wire, most shared first:
+
+    system   the organisation's rules; the runtime adds the pinned tools   shared by a whole team
+    system   role, examples, knowledge                                     shared by an agent's runs
+    ...      the history                                                   grows
+    user     volatile text                                                 for this request only
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, assert_never, cast
+
+from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult, UserMessage
+from agentkit.context import Context, Document, SystemPart, SystemText
+from agentkit.errors import MissingExtra, ModelError, RequestRefused
+from agentkit.events import (
+    ModelEnd,
+    ModelEvent,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallStarted,
+    UsageEvent,
+)
+from agentkit.models.base import ModelRequest, Settings, ToolChoice, ToolName
+from agentkit.models.engines import EngineRegistry, Options
+from agentkit.usage import Timing, Usage
+from agentkit_runtime import chat
+from agentkit_runtime.errors import RequestRejected, RuntimeFault
+from agentkit_runtime.types import RequestStats, SamplingParams
+
+if TYPE_CHECKING:
+    from agentkit_runtime.local import LocalRuntime
+
+
+class LocalModel:
+    """A model that our runtime runs in this process.
+
+    All agents of the process that name the same model share one engine, and so one radix tree. The
+    engine is loaded at the first request (a bundled model is fetched at its first use on a machine)
+    and closed when the process ends. Usable from several event loops and threads.
+
+    Args:
+        spec: `smollm2` (bundled), a path, or `org/name` (hub id).
+        registry: where the engines live; the process's own by default.
+        options: passed on to the runtime's `LocalRuntime.load`, e.g. `threads=2`.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        registry: EngineRegistry[LocalRuntime] | None = None,
+        **options: str | int | float | bool | None,
+    ) -> None:
+        self._spec = spec
+        self._options = options
+        self._registry = registry or engine_registry()
+
+    @property
+    def label(self) -> str:
+        """The model string."""
+        return f"local:{self._spec}"
+
+    @property
+    def siblings_start_together(self) -> bool:
+        """True: the runtime's scheduler computes a shared cold prefix once."""
+        return True
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Ask the runtime; see `Model.stream`."""
+        wanted = encode(request)
+        try:
+            runtime = await self._registry.get(self._spec, self._options)
+            async with aclosing(runtime.chat(wanted)) as events:
+                async for event in events:
+                    for translated in _translate(event):
+                        yield translated
+        except RequestRejected as error:
+            raise RequestRefused(f"{self.label} refused the request: {error}") from error
+        except RuntimeFault as error:
+            raise ModelError(f"{self.label} failed: {error}") from error
+
+    def __repr__(self) -> str:
+        return f"LocalModel({self._spec!r})"
+
+
+def engine_registry() -> EngineRegistry[LocalRuntime]:
+    """Return the engines of this process.
+
+    This is process-wide state on purpose: an engine is a resource of the machine like a connection
+    to it, and only when all agents find the same one do they share its cache.
+    """
+    return _REGISTRY
+
+
+def encode(request: ModelRequest) -> chat.ChatRequest:
+    """Return the runtime's form of a request. Pure: equal requests give equal results."""
+    allowed = request.allowed_tools
+    return chat.ChatRequest(
+        messages=tuple(_messages(request)),
+        tools=tuple(
+            chat.ChatTool(name=spec.name, description=spec.description, parameters=spec.parameters)
+            for spec in request.toolset.specs
+        ),
+        tool_choice="none" if allowed == frozenset() else _choice(request.tool_choice),
+        allowed_tools=allowed,
+        response_schema=request.output_schema,
+        sampling=_sampling(request.settings),
+        request_id=request.request_id,
+    )
+
+
+def wire(request: ModelRequest) -> bytes:
+    """Return what the runtime renders, in its order, as JSON Lines: rules and tools, then messages.
+
+    Volatile text and what steers only this answer are left out, so that the wire of a later request
+    of a run starts with the bytes of an earlier one.
+    """
+    encoded = encode(request)
+    n_volatile = 1 if request.context.volatile else 0
+    messages = encoded.messages[: len(encoded.messages) - n_volatile]
+    first = {"tools": [asdict(tool) for tool in encoded.tools]}
+    lines = [first, *(asdict(message) for message in messages)]
+    if messages and messages[0].role == "system":
+        # The runtime puts the tools behind the text of the first system message.
+        lines[:2] = [{**lines[1], **first}]
+    return b"".join(_line(line) for line in lines)
+
+
+def _line(value: object) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _messages(request: ModelRequest) -> Iterator[chat.ChatMessage]:
+    context = request.context
+    rules = _system_text(context, SystemPart.RULES)
+    if rules or request.toolset.names:
+        # Also without rules: the runtime puts the tools into the first system message, and text of
+        # one agent before them would keep its team from sharing them.
+        yield chat.ChatMessage(role="system", content=rules)
+    own = [_system_text(context, SystemPart.ROLE), _system_text(context, SystemPart.EXAMPLES)]
+    documents = [_document(item.content) for item in context if isinstance(item.content, Document)]
+    text = "\n\n".join(part for part in (*own, *documents) if part)
+    if text:
+        yield chat.ChatMessage(role="system", content=text)
+    for message in context.messages:
+        yield from _history(message)
+    if context.volatile:
+        yield chat.ChatMessage(role="user", content=context.volatile)
+
+
+def _system_text(context: Context, part: SystemPart) -> str:
+    contents = (segment.content for segment in context)
+    return "".join(
+        content.text
+        for content in contents
+        if isinstance(content, SystemText) and content.part is part
+    )
+
+
+def _document(document: Document) -> str:
+    uri = json.dumps(document.uri, ensure_ascii=False)
+    return f"<document uri={uri}>\n{document.text}\n</document>"
+
+
+def _history(message: Message) -> Iterator[chat.ChatMessage]:
+    match message:
+        case UserMessage():
+            yield chat.ChatMessage(role="user", content=message.text)
+        case AssistantMessage():
+            # Thinking of other vendors' models stays behind: ours would read it as an answer.
+            calls = tuple(
+                chat.ChatToolCall(id=call.id, name=call.name, arguments=call.arguments)
+                for call in message.calls
+            )
+            yield chat.ChatMessage(role="assistant", content=message.text, tool_calls=calls)
+        case ToolMessage():
+            for result in message.results:
+                yield chat.ChatMessage(
+                    role="tool", content=_result_text(result), tool_call_id=result.call_id
+                )
+        case _:
+            assert_never(message)
+
+
+def _result_text(result: ToolResult) -> str:
+    # The runtime's messages have no error flag, so the text must say it.
+    return f"Error: {result.content}" if result.is_error else result.content
+
+
+def _choice(choice: ToolChoice) -> chat.ToolChoice:
+    return chat.ToolName(choice.name) if isinstance(choice, ToolName) else choice
+
+
+def _sampling(settings: Settings) -> SamplingParams:
+    return SamplingParams(
+        temperature=settings.temperature or 0.0,
+        top_k=settings.top_k or 0,
+        top_p=1.0 if settings.top_p is None else settings.top_p,
+        seed=settings.seed,
+        max_tokens=settings.max_tokens,
+        stop=settings.stop,
+    )
+
+
+def _translate(event: chat.ChatEvent) -> Iterator[ModelEvent]:
+    match event:
+        case chat.ContentDelta():
+            yield TextDelta(event.text)
+        case chat.ToolCallStart():
+            yield ToolCallStarted(index=event.index, id=event.id, name=event.name)
+        case chat.ToolCallArguments():
+            yield ToolCallArguments(index=event.index, text=event.text)
+        case chat.ChatFinished():
+            yield _usage(event.stats)
+            if event.reason == "abort" or event.reason == "error":
+                raise ModelError(
+                    f"the local engine ended the request: {event.error or event.reason}"
+                )
+            yield ModelEnd(event.reason)
+        case _:
+            assert_never(event)
+
+
+def _usage(stats: RequestStats) -> UsageEvent:
+    return UsageEvent(
+        usage=Usage(
+            input_tokens=stats.prompt_tokens,
+            cache_read_tokens=stats.cached_tokens,
+            # The runtime keeps whatever it computes in its tree.
+            cache_write_tokens=stats.prompt_tokens - stats.cached_tokens,
+            output_tokens=stats.completion_tokens,
+        ),
+        timing=Timing(ttft_s=stats.ttft_s, total_s=stats.total_s),
+    )
+
+
+def _load(spec: str, options: Options) -> LocalRuntime:
+    try:
+        from agentkit_runtime.local import LocalRuntime
+    except ImportError as error:
+        raise MissingExtra(
+            f"a local model needs the runtime, which is not installed ({error}); "
+            'run: pip install "agentkit-radix[runtime]"'
+        ) from error
+    # The runtime checks its own options.
+    return LocalRuntime.load(spec, **cast("dict[str, Any]", options))
+
+
+_REGISTRY: EngineRegistry[LocalRuntime] = EngineRegistry(_load)

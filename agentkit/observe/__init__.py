@@ -1,0 +1,4 @@
+"""Shows people what a run did.
+
+report.py  the cache report on a terminal
+"""

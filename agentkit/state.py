@@ -1,0 +1,101 @@
+"""The state of one run: the only mutable thing in the loop."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentkit.blocks import Message
+from agentkit.caching.report import RequestRecord
+from agentkit.context import Context
+from agentkit.events import Event, OwnEvent, SubagentEvent
+from agentkit.result import Outcome, RunRecord
+from agentkit.toolset import ToolContext
+from agentkit.usage import Timing, Usage
+
+if TYPE_CHECKING:
+    from agentkit.team.members import Member
+
+
+class RunState:
+    """What one run knows of itself. `context` is always valid: every call has its result."""
+
+    def __init__(
+        self,
+        *,
+        member: Member,
+        context: Context,
+        path: tuple[str, ...],
+        run_id: str | None = None,
+        parent: RunState | None = None,
+    ) -> None:
+        self.member = member
+        self.path = path
+        self.run_id = run_id or uuid.uuid4().hex
+        self.context = context
+        self.pause_requested = False
+        self.n_repairs = 0
+        """How often the model was asked to correct its answer."""
+        self.sink: Callable[[Event], None] | None = None
+        """Takes the events of runs below while this run waits for them; None drops them."""
+        self.broken: AssertionError | None = None
+        """A failed assertion in a run below. It is no subagent's failure, but ends everything."""
+        self._parent = parent
+        self._n_old_messages = len(context.messages)
+        self._requests: list[RequestRecord] = []
+        self._children: list[Outcome] = []
+        self._started_s = time.monotonic()
+
+    def child(self, member: Member, label: str) -> RunState:
+        """Return the state of a run below this one, with a fresh context."""
+        return RunState(member=member, context=member.front, path=(*self.path, label), parent=self)
+
+    def count_request(self, usage: Usage, timing: Timing) -> None:
+        """Count a request of this run, here and in all runs above."""
+        self._count(
+            RequestRecord(path=self.path, model=self.member.model.label, usage=usage, timing=timing)
+        )
+
+    def count_child(self, outcome: Outcome) -> None:
+        """Keep how a run below ended."""
+        self._children.append(outcome)
+
+    def emit_from_below(self, event: OwnEvent | SubagentEvent, below: RunState) -> None:
+        """Pass on an event of a run below, flat: with the path of the run that it is of."""
+        if self.sink is None:
+            return
+        if not isinstance(event, SubagentEvent):
+            event = SubagentEvent(path=below.path, run_id=below.run_id, event=event)
+        self.sink(event)
+
+    def record(self) -> RunRecord:
+        """Return what the run has done so far."""
+        return RunRecord(
+            run_id=self.run_id,
+            path=self.path,
+            context=self.context,
+            messages=self.new_messages,
+            requests=tuple(self._requests),
+            children=tuple(self._children),
+            total_s=time.monotonic() - self._started_s,
+        )
+
+    @property
+    def new_messages(self) -> tuple[Message, ...]:
+        """What this run has added to the history."""
+        return self.context.messages[self._n_old_messages :]
+
+    def _count(self, record: RequestRecord) -> None:
+        self._requests.append(record)
+        if self._parent is not None:
+            self._parent._count(record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext(ToolContext[object]):
+    """The tool context that our loop hands out: it knows the run, for tools that start others."""
+
+    run: RunState

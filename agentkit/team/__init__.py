@@ -1,0 +1,16 @@
+"""Teams: agents that work for other agents, on one shared prefix.
+
+plan.py      what belongs to a team, from its root agent; checks it; connects nothing
+members.py   Team and Member: one sorted superset of tools, and a mask and a front for each agent
+opening.py   connects the MCP servers of a team and makes its members
+delegate.py  a subagent as a tool
+fan_out.py   many tasks at once; failures are results
+spawn.py     runs one subagent below a run
+"""
+
+from __future__ import annotations
+
+from agentkit.result import Failed, Ok, Outcome
+from agentkit.team.fan_out import FanOut, Task, fan_out
+
+__all__ = ["Failed", "FanOut", "Ok", "Outcome", "Task", "fan_out"]

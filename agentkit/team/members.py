@@ -1,0 +1,91 @@
+"""A team that is ready to run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentkit.context import Context
+from agentkit.errors import ConfigurationError
+from agentkit.models import Model, ModelRequest, ToolChoice, ToolName
+from agentkit.output import OutputSpec
+from agentkit.toolset import Toolset
+
+if TYPE_CHECKING:
+    from agentkit.state import RunState
+    from agentkit.team.plan import AnyAgent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Member:
+    """One agent of a team."""
+
+    agent: AnyAgent
+    name: str
+    model: Model
+    output: OutputSpec[Any]
+    toolset: Toolset
+    """The team's superset: the same bytes for all. Under a shared name its own tool answers."""
+    own_tools: frozenset[str]
+    """The mask: what this agent may call of the toolset."""
+    front: Context
+    """Rules, toolset, role, examples and knowledge: what its contexts start with."""
+    children: Mapping[str, Member]
+
+    def request(self, run: RunState, turn: int, attempt: int) -> ModelRequest:
+        """Return what to ask the model in a turn.
+
+        Raises:
+            ConfigurationError: a hook of the agent asks for tools that it does not have.
+        """
+        allowed = self._allowed(turn)
+        choice = self.agent.tool_choice(turn)
+        self._check_choice(choice, allowed, turn)
+        return ModelRequest(
+            context=run.context.with_volatile(self.agent.volatile(turn)),
+            toolset=self.toolset,
+            allowed_tools=None if allowed == frozenset(self.toolset.names) else allowed,
+            tool_choice=choice,
+            output_schema=self.output.schema,
+            settings=self.agent.settings,
+            agent=self.name,
+            run_id=run.run_id,
+            request_id=f"{run.run_id}-{turn}-{attempt}",
+        )
+
+    def _allowed(self, turn: int) -> frozenset[str]:
+        wanted = self.agent.allowed_tools(turn)
+        if wanted is None:
+            return self.own_tools
+        if unknown := frozenset(wanted) - self.own_tools:
+            raise ConfigurationError(
+                f"{self.name}.allowed_tools({turn}) names {sorted(unknown)!r}, "
+                f"but the agent's tools are {sorted(self.own_tools)!r}"
+            )
+        return frozenset(wanted)
+
+    def _check_choice(self, choice: ToolChoice, allowed: frozenset[str], turn: int) -> None:
+        if isinstance(choice, ToolName) and choice.name not in allowed:
+            problem = f"wants {choice.name!r}"
+        elif choice == "required" and not allowed:
+            problem = "wants a call"
+        elif isinstance(choice, ToolName) or choice in ("auto", "none", "required"):
+            return
+        else:
+            problem = f"is {choice!r}, and must be 'auto', 'none', 'required' or ToolName(...)"
+        raise ConfigurationError(
+            f"{self.name}.tool_choice({turn}) {problem}; it may call {sorted(allowed)!r} now"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Team:
+    """All members, by way of the root."""
+
+    root: Member
+
+    @property
+    def toolset(self) -> Toolset:
+        """The superset that all members show to their models."""
+        return self.root.toolset

@@ -1,0 +1,92 @@
+"""Makes a team ready to run: connects its MCP servers and builds one toolset for all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from agentkit.context import Context, SystemPart, SystemText, ToolList
+from agentkit.context.lint import warn_volatile
+from agentkit.context.segment import Content
+from agentkit.errors import ConfigurationError
+from agentkit.team.members import Member, Team
+from agentkit.team.plan import Plan
+from agentkit.toolset import Tool, Toolset
+from agentkit.toolset.mcp import McpConnection, McpServer, connect_all
+
+ToolsByServer = Mapping[McpServer, tuple[Tool, ...]]
+
+
+@asynccontextmanager
+async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
+    """Connect the team's servers, and end them afterwards.
+
+    Raises:
+        McpConnectError: a server cannot be used.
+        ConfigurationError: the parts of the team do not fit together.
+    """
+    connections = await _connect(plan.all_servers)
+    try:
+        for connection in connections:
+            if connection.error is not None:
+                # Without its tools the agent would run, and quietly do worse.
+                raise connection.error
+        yield build_team(plan, {each.server: each.tools for each in connections})
+    finally:
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+
+def build_team(plan: Plan, served: ToolsByServer) -> Team:
+    """Return the team. Pure: the order in which tools were given or listed does not matter.
+
+    Raises:
+        ToolNameConflict: two different tools of the team have one name.
+    """
+    toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
+    return Team(root=_member(plan, toolset, served))
+
+
+async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
+    try:
+        return await connect_all(servers)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the MCP servers of the team do not fit together: {error}"
+        ) from error
+
+
+def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:
+    return (*plan.tools, *(tool for server in plan.servers for tool in served[server]))
+
+
+def _member(plan: Plan, team: Toolset, served: ToolsByServer) -> Member:
+    own = Toolset(_own_tools(plan, served))
+    front = Context(*_front(plan, team))
+    if plan.agent.is_new_front(front.digest):
+        warn_volatile(front.segments, plan.name)
+    return Member(
+        agent=plan.agent,
+        name=plan.name,
+        model=plan.model,
+        output=plan.output,
+        toolset=own.union(team),
+        own_tools=frozenset(own.names),
+        front=front,
+        children={child.name: _member(child, team, served) for child in plan.children},
+    )
+
+
+def _front(plan: Plan, team: Toolset) -> list[Content]:
+    agent = plan.agent
+    front: list[Content] = []
+    documents = sorted(agent.knowledge, key=lambda document: document.uri)
+    if plan.rules:
+        front.append(SystemText(SystemPart.RULES, plan.rules))
+    if len(team):
+        front.append(ToolList(team.bytes))
+    if agent.role:
+        front.append(SystemText(SystemPart.ROLE, agent.role))
+    if agent.examples:
+        front.append(SystemText(SystemPart.EXAMPLES, agent.examples))
+    return [*front, *documents]

@@ -1,0 +1,134 @@
+"""What belongs to a team: its agents, their own tools, and the servers they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentkit.errors import ConfigurationError
+from agentkit.models import Model, resolve_model
+from agentkit.output import OutputSpec, output_spec
+from agentkit.team.delegate import Delegate
+from agentkit.toolset import FunctionTool, Tool, tool
+from agentkit.toolset.mcp import McpServer
+
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+
+    AnyAgent: TypeAlias = Agent[Any, Any]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,52}")
+"""`delegate_to_` and a name must be a legal tool name together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """One agent of a team, checked, with those below it. Nothing is connected or loaded yet."""
+
+    agent: AnyAgent
+    name: str
+    rules: str
+    model: Model
+    output: OutputSpec[Any]
+    tools: tuple[Tool, ...]
+    """Its functions and methods, and one delegate tool for each subagent."""
+    servers: tuple[McpServer, ...]
+    children: tuple[Plan, ...]
+
+    def everyone(self) -> Iterator[Plan]:
+        """All agents of the team, this one first."""
+        yield self
+        for child in self.children:
+            yield from child.everyone()
+
+    @property
+    def all_servers(self) -> tuple[McpServer, ...]:
+        """The servers of the whole team; agents that name an equal server share it."""
+        return tuple(dict.fromkeys(server for plan in self.everyone() for server in plan.servers))
+
+
+def plan_team(root: AnyAgent) -> Plan:
+    """Check a team and return what belongs to it.
+
+    Raises:
+        ConfigurationError: something does not fit together.
+    """
+    if root.model is None:
+        raise ConfigurationError(
+            f'agent {root.name!r} has no model; set for example model = "local:smollm2"'
+        )
+    return _plan(root, root.rules, resolve_model(root.model), ())
+
+
+def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
+    name = agent.name
+    _check_name(name)
+    _check_recursion(agent, above)
+    if agent.rules and agent.rules != rules:
+        raise ConfigurationError(
+            f"agent {name!r} has rules of its own, {agent.rules[:60]!r}: the rules are the "
+            f"organisation's, and come from the root agent {above[0].name!r}; "
+            "put what only this agent must know into its instructions"
+        )
+    children = tuple(
+        _plan(child, rules, resolve_model(child.model) if child.model else model, (*above, agent))
+        for child in agent.subagent_instances
+    )
+    _check_names([child.name for child in children], name)
+    delegates = [Delegate(child.name, child.agent.role) for child in children]
+    return Plan(
+        agent=agent,
+        name=name,
+        rules=rules,
+        model=model,
+        output=output_spec(agent.output_type),
+        tools=(*agent.method_tools, *_given_tools(agent), *delegates),
+        servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
+        children=children,
+    )
+
+
+def _given_tools(agent: AnyAgent) -> Iterator[Tool]:
+    for source in agent.tools:
+        if isinstance(source, McpServer):
+            continue
+        if isinstance(source, type) or not (isinstance(source, Tool) or callable(source)):
+            raise ConfigurationError(
+                f"agent {agent.name!r}: {source!r} is no tool; "
+                "give a function, a Tool object or an McpServer"
+            )
+        made: Tool = source if isinstance(source, Tool) else tool(source)
+        if isinstance(made, FunctionTool) and not made.is_bound:
+            raise ConfigurationError(
+                f"agent {agent.name!r}: {made!r} is a method taken from its class; "
+                "take it from an instance"
+            )
+        yield made
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ConfigurationError(
+            f"agent name {name!r} is not usable in tool names; "
+            "use 1 to 52 of the characters a-z, A-Z, 0-9, '_' and '-'"
+        )
+
+
+def _check_names(names: list[str], parent: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigurationError(
+                f"agent {parent!r} has two subagents named {name!r}; give one another name"
+            )
+
+
+def _check_recursion(agent: AnyAgent, above: tuple[AnyAgent, ...]) -> None:
+    # A subagent given as a class is made anew at each level, so its class must not come again.
+    if any(
+        other is agent or (agent.is_made_by_parent and type(other) is type(agent))
+        for other in above
+    ):
+        line = " -> ".join(other.name for other in (*above, agent))
+        raise ConfigurationError(f"an agent may not be its own subagent: {line}")

@@ -1,0 +1,72 @@
+"""Runs one subagent below a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import aclosing
+
+from agentkit.blocks import UserMessage
+from agentkit.events import RunEnd
+from agentkit.loop import run_loop
+from agentkit.result import Failed, Ok, Outcome, RunResult
+from agentkit.state import RunState
+from agentkit.team.members import Member
+
+
+async def run_below(
+    parent: RunState,
+    member: Member,
+    label: str,
+    prompt: UserMessage,
+    *,
+    on_begin: Callable[[], None] | None = None,
+) -> Outcome:
+    """Run a subagent; its events, requests and outcome are part of the parent's run.
+
+    Whatever fails in the subagent is its outcome, not an exception.
+
+    Args:
+        parent: the run that waits for it.
+        member: the subagent.
+        label: its name in paths.
+        prompt: the task.
+        on_begin: called once, when the model's first answer begins or the run has ended.
+
+    Raises:
+        AssertionError: a test double in the subagent found a mistake.
+    """
+    run = parent.child(member, label)
+    task = prompt.text
+    outcome: Outcome
+    try:
+        result = await _drive(run, prompt, parent, on_begin)
+        outcome = Ok(path=run.path, task=task, result=result)
+    except asyncio.CancelledError as error:
+        parent.count_child(Failed(path=run.path, task=task, error=error, record=run.record()))
+        raise
+    except AssertionError as error:
+        parent.broken = error
+        raise
+    except Exception as error:
+        outcome = Failed(path=run.path, task=task, error=error, record=run.record())
+    finally:
+        if on_begin is not None:
+            on_begin()
+    parent.count_child(outcome)
+    return outcome
+
+
+async def _drive(
+    run: RunState, prompt: UserMessage, parent: RunState, on_begin: Callable[[], None] | None
+) -> RunResult[object]:
+    result: RunResult[object] | None = None
+    async with aclosing(run_loop(run, prompt)) as events:
+        async for event in events:
+            if on_begin is not None:
+                on_begin()
+            parent.emit_from_below(event, run)
+            if isinstance(event, RunEnd):
+                result = event.result
+    assert result is not None, "a run below has no pause"
+    return result
