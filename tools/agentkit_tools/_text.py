@@ -1,0 +1,60 @@
+"""Bytes to text, text to lines, and names and lines to something that is safe to show."""
+
+from __future__ import annotations
+
+from agentkit_tools._root import Refused
+
+MAX_LINE_CHARS = 2000
+"""A longer line is cut when shown."""
+
+_SNIFFED_BYTES = 8192
+
+
+def decode(data: bytes, path: str) -> str:
+    """Decode UTF-8 text, with or without a byte order mark. Undecodable bytes become U+FFFD.
+
+    Raises:
+        Refused: the data is binary (a NUL byte near its start, which UTF-16 text has too).
+    """
+    if is_binary(data):
+        raise Refused(f"{path!r} is a binary file, or not UTF-8 text, and cannot be shown as text")
+    return data.decode("utf-8-sig", "replace")
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether this is no text, by the rule that grep and git use: a NUL byte near the start."""
+    return b"\0" in data[:_SNIFFED_BYTES]
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines without their ends: LF or CR LF and nothing else; the last line may lack it."""
+    lines = text.split("\n")
+    if lines[-1] == "":
+        lines.pop()
+    return [line.removesuffix("\r") for line in lines]
+
+
+def count_lines(data: bytes) -> int:
+    """How many lines `lines_of` would give."""
+    return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
+
+
+def n_lines(count: int) -> str:
+    """A number of lines in words."""
+    return "1 line" if count == 1 else f"{count} lines"
+
+
+def shown_line(line: str, start: int = 0) -> str:
+    """At most `MAX_LINE_CHARS` characters of a line from `start`, with a note of what is cut."""
+    part = line[start : start + MAX_LINE_CHARS]
+    before = "... " if start else ""
+    after = f" ... [line of {len(line)} characters]" if start + len(part) < len(line) else ""
+    return f"{before}{part}{after}"
+
+
+def shown_name(name: str) -> str:
+    """A file name for showing on one line: control characters and undecodable bytes are escaped."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in name
+    )
