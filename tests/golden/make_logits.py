@@ -5,7 +5,8 @@ Run with torch 2.13.0 and transformers 5.24.0 (see README.md), after make_tokens
     python tests/golden/make_logits.py MODEL.gguf
 
 The weights are the GGUF's, dequantised by transformers to float32. The token ids come from
-smollm2_tokens.json, since transformers 5.24's GGUF tokenizer loses the digit splitting of this model.
+smollm2_tokens.json: the tokenizer that transformers 5.24 builds from a GGUF loses this model's
+digit splitting.
 
 Writes `smollm2_logits.npz`; for each prompt NAME:
 
@@ -83,7 +84,7 @@ def _greedy(
         margins.append(float(best.values[0] - best.values[1]))
         if len(greedy) == GREEDY_TOKENS:
             return greedy, margins
-        output = model(input_ids=torch.tensor([[greedy[-1]]]), past_key_values=cache)
+        output = model(input_ids=torch.tensor([[greedy[-1]]]), cache=cache)
         last = output.logits[0, -1].float()
 
 
