@@ -112,8 +112,8 @@ class ReplyAssembler:
 class ChatStream:
     """The chat events of one request, as an async iterator.
 
-    The request runs from the moment this object exists: whoever holds it reads it to the end or calls
-    `abort`. Cancelling the task that reads it does not abort by itself.
+    The request runs from the moment this object exists: whoever holds it reads it to the end or
+    calls `abort`. Cancelling the task that reads it does not abort by itself.
     """
 
     def __init__(

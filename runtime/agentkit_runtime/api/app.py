@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,7 +14,9 @@ from starlette.exceptions import HTTPException
 from agentkit_runtime.api.openai.errors import ApiError, from_fault, from_validation
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
 from agentkit_runtime.errors import RuntimeFault
-from agentkit_runtime.service import ChatService
+
+if TYPE_CHECKING:
+    from agentkit_runtime.service import ChatService
 
 
 def create_app(

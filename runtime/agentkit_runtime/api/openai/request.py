@@ -7,11 +7,17 @@ What depends on several fields at once is checked in `decode`, where it can be n
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from agentkit_runtime.api.openai.errors import ApiError
 
 MessageRole = Literal["system", "developer", "user", "assistant", "tool"]
+_MAX_DEPTH = 100
+"""Nested deeper than this, a schema or template could not be walked safely."""
+
 StopText = Annotated[str, Field(min_length=1)]
 
 
@@ -137,3 +143,44 @@ class ChatCompletionBody(OpenModel):
     stop: StopText | Annotated[list[StopText], Field(max_length=16)] | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unreadable(cls, value: object) -> object:
+        """JSON can spell half a character ("\\ud800"), and nest deeper than any reader can go."""
+        _check(value, "", 0)
+        return value
+
+
+def _check(value: object, path: str, depth: int) -> None:
+    """Raise for the first string, key included, that is not Unicode text, and for deep nesting."""
+    if depth > _MAX_DEPTH:
+        raise ApiError(f"the body is nested deeper than {_MAX_DEPTH} levels", param=_root(path))
+    match value:
+        case str():
+            if not value.isascii() and not _is_text(value):
+                raise ApiError(
+                    f"{path or 'the body'} holds a lone surrogate, which is not a character",
+                    param=path or None,
+                )
+        case dict():
+            for key, item in value.items():
+                _check(key, path, depth + 1)
+                _check(item, f"{path}.{key}" if path else str(key), depth + 1)
+        case list():
+            for index, item in enumerate(value):
+                _check(item, f"{path}[{index}]", depth + 1)
+        case _:
+            pass
+
+
+def _root(path: str) -> str | None:
+    return re.split(r"[.\[]", path)[0] or None
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

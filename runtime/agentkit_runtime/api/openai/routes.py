@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -15,7 +16,10 @@ from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.sse import DONE, ClientGone, EventStream, event, while_connected
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.service import ChatService, ChatStream
+
+if TYPE_CHECKING:
+    from agentkit_runtime.reply import ChatStream
+    from agentkit_runtime.service import ChatService
 
 _TENANT = "default"
 """Every caller is the same tenant until the server knows credentials."""

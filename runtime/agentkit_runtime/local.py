@@ -1,0 +1,80 @@
+"""The runtime inside the caller's own process: no server, no socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Self
+
+from agentkit_runtime.chat import ChatEvent, ChatRequest
+from agentkit_runtime.service import ChatService
+
+if TYPE_CHECKING:
+    from agentkit_runtime.core import CoreStats
+    from agentkit_runtime.load import DType, LoadedModel
+
+
+class LocalRuntime:
+    """One loaded model and its engine thread. Close it, or use it as a context manager.
+
+    All callers of one `LocalRuntime` share one radix tree. It can be used from several event loops
+    and threads at the same time; each reply belongs to the loop that asked for it.
+    """
+
+    def __init__(self, loaded: LoadedModel, *, namespace_key: bytes | None = None) -> None:
+        """Take over `loaded`: closing this closes its engine. See `load` for the usual way."""
+        self._loaded = loaded
+        self.service = ChatService(loaded, namespace_key=namespace_key)
+        """What HTTP front ends are built on."""
+
+    @classmethod
+    def load(
+        cls,
+        spec: str,
+        *,
+        max_slots: int | None = None,
+        threads: int | None = None,
+        device: str | None = None,
+        dtype: DType | None = None,
+        namespace_key: bytes | None = None,
+    ) -> Self:
+        """Find (or fetch), load and start a model. Blocks for seconds; a first fetch for minutes.
+
+        Args:
+            spec: a built-in name ("smollm2"), a .gguf file, a model folder, or a hub id.
+            max_slots: KV slots in tokens; None takes a share of the machine's memory.
+            threads: CPU threads of torch, for the whole process; None leaves torch's choice.
+            device: torch device; None takes CUDA when there is one, else the CPU.
+            dtype: compute and KV dtype; None is float32 on the CPU and bfloat16 on CUDA.
+            namespace_key: secret that separates tenants; None draws one.
+
+        Raises:
+            ModelNotFound: `spec` names nothing that can be found or fetched.
+            UnsupportedModel: the files need something this runtime does not have.
+        """
+        from agentkit_runtime.load import EngineOptions, load_engine
+
+        options = EngineOptions(max_slots=max_slots, threads=threads, device=device, dtype=dtype)
+        return cls(load_engine(spec, options), namespace_key=namespace_key)
+
+    @property
+    def model_label(self) -> str:
+        """The model's name."""
+        return self.service.model_label
+
+    def chat(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        """Generate a reply; see `ChatService.stream`. `aclose()` gives everything back."""
+        return self.service.stream(request)
+
+    def stats(self) -> CoreStats:
+        """The engine's numbers after its last step."""
+        return self.service.stats()
+
+    def close(self) -> None:
+        """Stop the engine; replies that are still running end with an error. Idempotent."""
+        self._loaded.engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,227 @@
+"""Chat on top of the engine: messages in, chat events out.
+
+`prepare` is the way in (render, ids, grammar, namespace), `reply.ReplyAssembler` the way out (tool
+calls, finish reason), `token_memory` closes the circle: a reply's ids are used again when it comes
+back as history. Nothing here knows HTTP, and nothing here touches the tree or the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agentkit_runtime.chat import ChatEvent, ChatRequest
+from agentkit_runtime.errors import PromptTooLong
+from agentkit_runtime.kv.namespace import namespace_digest
+from agentkit_runtime.reply import ChatStream, ReplyAssembler
+from agentkit_runtime.text.grammar import GrammarCompiler
+from agentkit_runtime.text.render import Rendered, Renderer
+from agentkit_runtime.text.stream import GenerationText
+from agentkit_runtime.text.toolcalls import ToolCallParser
+from agentkit_runtime.token_memory import Piece, TokenMemory
+from agentkit_runtime.types import FinishReason, GenerateRequest
+
+if TYPE_CHECKING:
+    from agentkit_runtime.core import CoreStats
+    from agentkit_runtime.load import LoadedModel
+    from agentkit_runtime.text.tokenizer import Tokenizer
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A chat request as the engine will see it."""
+
+    generate: GenerateRequest
+    pieces: tuple[Piece, ...]
+    """The rendered prompt, cut at special tokens."""
+    n_reused_ids: int
+    """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
+    parses_calls: bool
+    """Whether a tool may be called, so that the text has to be searched for calls."""
+
+
+class ChatService:
+    """Serves chat requests with one loaded model; shared by all front ends of a process.
+
+    Usable from any number of event loops and threads at once.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        namespace_key: bytes | None = None,
+        memory: TokenMemory | None = None,
+    ) -> None:
+        """Build the text side around `loaded`, which stays the caller's to close.
+
+        Args:
+            loaded: the model; its engine must be started.
+            namespace_key: secret that separates tenants; by default random for each service.
+            memory: where generated ids are remembered.
+        """
+        self._loaded = loaded
+        self._namespace_key = namespace_key or secrets.token_bytes(32)
+        self._memory = memory or TokenMemory()
+        self._renderer = Renderer(loaded.tokenizer, loaded.template)
+        self._format = self._renderer.tool_format
+        self._compiler = GrammarCompiler(loaded.tokenizer)
+        self._prepare_lock = threading.Lock()
+        self._numbers = itertools.count(1)
+
+    @property
+    def model_label(self) -> str:
+        """The model's name."""
+        return self._loaded.label
+
+    @property
+    def fingerprint(self) -> str:
+        """Names weights, dtypes, tokenizer and template: what a seeded answer depends on."""
+        return f"fp_{hashlib.sha256(repr(self._loaded.identity).encode()).hexdigest()[:16]}"
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the engine takes requests."""
+        return self._loaded.engine.alive
+
+    def stats(self) -> CoreStats:
+        """The engine's numbers after its last step."""
+        return self._loaded.engine.stats()
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
+        """Generate a reply; the last event is `ChatFinished`.
+
+        Closing the generator, at any point, or cancelling the task that reads it gives everything
+        back within one step.
+
+        Raises:
+            RequestRejected: the request can never run here; `field` says why.
+            EngineStopped: the engine is closed.
+        """
+        reply = await self.open(request)
+        try:
+            async for event in reply:
+                yield event
+        finally:
+            reply.abort()
+
+    async def open(self, request: ChatRequest) -> ChatStream:
+        """Start a reply. It runs until it ends or `ChatStream.abort` is called.
+
+        Raises as `stream` does, but before anything is generated: for front ends that must answer
+        a refused request otherwise than a broken one.
+        """
+        # In a thread: rendering and tokenising a long history must not stall other streams.
+        prepared = await asyncio.to_thread(self.prepare, request)
+        generation = self._loaded.engine.submit(prepared.generate)
+        # No await from here on: the caller gets the stream, or the request was not submitted.
+        parser = ToolCallParser(self._format) if prepared.parses_calls else None
+
+        def remember(reply: ReplyAssembler) -> None:
+            self._remember(prepared, reply)
+
+        return ChatStream(generation, ReplyAssembler(parser), remember)
+
+    def prepare(self, request: ChatRequest) -> Prepared:
+        """All that happens before the engine. Blocks for milliseconds; raises as `stream`."""
+        namespace = namespace_digest(
+            self._namespace_key,
+            tenant=request.tenant,
+            permissions=(),
+            identity=self._loaded.identity,
+        )
+        tokenizer = self._loaded.tokenizer
+        with self._prepare_lock:
+            pieces = self._render(request)
+            grammar = self._compiler.compile_for(request, self._format)
+        recalled = self._memory.recall(namespace, pieces)
+        self._check_length(len(recalled.ids))
+        generate = GenerateRequest(
+            request_id=self._engine_id(request.request_id),
+            prompt=recalled.ids,
+            namespace=namespace,
+            text=GenerationText(tokenizer, request.sampling.stop),
+            sampling=request.sampling,
+            grammar=grammar,
+            eos_ids=tokenizer.eos_ids,
+        )
+        return Prepared(
+            generate=generate,
+            pieces=pieces,
+            n_reused_ids=recalled.n_reused_ids,
+            parses_calls=_may_call(request),
+        )
+
+    def _render(self, request: ChatRequest) -> tuple[Piece, ...]:
+        rendered = self._renderer.render(request)
+        for warning in rendered.warnings:
+            _log.warning("request %s: %s", request.request_id, warning)
+        return tuple(_pieces(rendered, self._loaded.tokenizer))
+
+    def _check_length(self, n_tokens: int) -> None:
+        """The engine would refuse it too, but cannot say which field of a chat is too long."""
+        context = min(self._loaded.config.max_position, self.stats().total_slots)
+        if n_tokens >= context:
+            raise PromptTooLong(n_tokens, context - 1)
+
+    def _engine_id(self, request_id: str | None) -> str:
+        """Unique in this service whatever callers send: the engine tells requests apart by it."""
+        return f"{request_id or 'chat'}#{next(self._numbers)}"
+
+    def _remember(self, prepared: Prepared, reply: ReplyAssembler) -> None:
+        assert reply.finished is not None, "called at the end of a reply"
+        if reply.finished.reason not in (FinishReason.STOP, FinishReason.LENGTH):
+            return
+        ids = ids_that_read(self._loaded.tokenizer, reply.token_ids, reply.text)
+        if ids:
+            namespace = prepared.generate.namespace
+            self._memory.remember(namespace, prepared.pieces, reply.text, ids)
+
+
+def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[int]:
+    """The leading `ids` whose bytes are exactly those of `text`; empty when there are none.
+
+    Cuts off an end-of-turn token and the tokens of a stop string. A reply with other special tokens
+    inside, or cut inside a character, has no such ids.
+    """
+    wanted = text.encode("utf-8", "surrogatepass")
+    said = bytearray()
+    for n, token_id in enumerate(ids):
+        if len(said) >= len(wanted):
+            return list(ids[:n]) if said == wanted else []
+        if tokenizer.is_special(token_id):
+            return []
+        said += tokenizer.token_bytes(token_id)
+    return list(ids) if said == wanted else []
+
+
+def _pieces(rendered: Rendered, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """The prompt, cut at its special tokens."""
+    n_chars = n_ids = 0
+    for cut in rendered.boundaries:
+        text = rendered.marked_text[n_chars : cut.n_chars]
+        ids = rendered.ids[n_ids : cut.n_ids]
+        is_special = len(ids) == 1 and tokenizer.is_special(ids[0])
+        yield Piece(_unmarked(text, rendered.escape), ids, is_special)
+        n_chars, n_ids = cut.n_chars, cut.n_ids
+
+
+def _unmarked(text: str, mark: str | None) -> str:
+    return text if mark is None else text.replace(mark, "")
+
+
+def _may_call(request: ChatRequest) -> bool:
+    """Whether the request lets the model call a tool."""
+    if not request.tools or request.tool_choice == "none":
+        return False
+    return request.allowed_tools is None or bool(request.allowed_tools)
