@@ -1,15 +1,24 @@
 """Between text and token ids: tokenizer, chat template, tool calls, grammar, streaming text.
 
-`open_text` opens a model's `Tokenizer` and `ChatTemplate`; `Renderer` turns a chat request into a
-prompt; `GrammarCompiler` restricts what may be generated for it; `GenerationText` turns generated
-ids into text that may be shown, and `ToolCallParser` into chat events. `trust.py` keeps the text of
-requests from becoming special tokens. Vocabularies are read by `gguf_vocabulary.py` and
-`folder_vocabulary.py`. Nothing here knows the engine, the KV cache or HTTP.
+`Renderer` turns a chat request into a prompt, with a model's `Tokenizer` and `ChatTemplate`;
+`GrammarCompiler` restricts what may be generated for it; `GenerationText` turns generated ids into
+text that may be shown, and `ToolCallParser` that text into chat events. `trust.py` keeps the text
+of requests from becoming special tokens. Nothing here knows the engine, the KV cache or HTTP.
 """
 
+from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Rendered, Renderer
-from agentkit_runtime.text.source import TextSource, open_text
+from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.text.toolcalls import ToolCallParser
 
-__all__ = ["ChatTemplate", "Rendered", "Renderer", "TextSource", "Tokenizer", "open_text"]
+__all__ = [
+    "ChatTemplate",
+    "GenerationText",
+    "GrammarCompiler",
+    "Rendered",
+    "Renderer",
+    "Tokenizer",
+    "ToolCallParser",
+]

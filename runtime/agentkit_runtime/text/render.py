@@ -11,8 +11,8 @@ from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.template_json import VerbatimJson
 from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
 from agentkit_runtime.text.tool_prompt import tool_response, with_tools
-from agentkit_runtime.text.toolcalls import ToolFormat, tool_format_of
 from agentkit_runtime.text.trust import choose_mark
 
 
@@ -60,9 +60,7 @@ class Renderer:
         self.tokenizer = tokenizer
         self.template = template
         self.traits = template.traits
-        self.tool_format = tool_format or tool_format_of(
-            template.source, supports_tools=self.traits.supports_tools
-        )
+        self.tool_format = tool_format or tool_format_for(template)
 
     def render(self, request: ChatRequest, *, add_generation_prompt: bool = True) -> Rendered:
         """Render a request.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from agentkit_runtime.chat import ChatTool
-from agentkit_runtime.text.toolcalls import ToolFormat
+from agentkit_runtime.text.tool_formats import ToolFormat
 
 _INTRODUCTION = (
     "# Tools\n\nYou may call functions to help with the user's request. "

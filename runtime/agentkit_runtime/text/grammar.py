@@ -1,0 +1,215 @@
+"""Which grammar a chat request puts on the reply: tool calls, JSON answers, or both.
+
+The grammar's JSON has one space after commas and colons and no other white space between tokens;
+`ToolFormat` writes calls in the history the same way, so what was generated is rendered again
+byte for byte.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from llguidance import LLMatcher, LLTokenizer
+
+from agentkit_runtime.chat import ChatRequest, ChatTool, ToolName
+from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.constraint import AlwaysConstrained, ConstrainedAfterTrigger, Vocabulary
+from agentkit_runtime.text.lark import lark_literal, lark_schema
+from agentkit_runtime.text.schema_bounds import bounded, bounded_arguments
+from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.text.tool_formats import ToolFormat
+from agentkit_runtime.types import Grammar
+
+MAX_PARALLEL_CALLS = 16
+"""How many calls one reply can hold where several are allowed."""
+
+_CACHED_GRAMMARS = 64
+
+
+class GrammarCompiler:
+    """Compiles grammars for one tokenizer and keeps the latest ones. Thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+
+    def compile_for(self, request: ChatRequest, tool_format: ToolFormat) -> Grammar | None:
+        """The grammar of one reply to `request`; None where any text is allowed.
+
+        - `required` or a tool's name: exactly one call (one or more with `parallel_tool_calls`).
+        - a response schema: JSON in the schema; with callable tools, that or calls.
+        - `auto` with tools: free text until the format's trigger appears, then a call.
+
+        Raises `RequestRejected`, naming the field, for tools that do not exist and for schemas that
+        cannot be enforced.
+        """
+        plan = _plan(request)
+        if not plan.tools and plan.schema is None:
+            return None
+        source = _lark_source(plan, request, tool_format, self._tokenizer)
+        matcher = self._matcher(source, plan)
+        if plan.is_free_first:
+            return ConstrainedAfterTrigger(
+                self._vocabulary,
+                matcher,
+                trigger=tool_format.trigger.encode(),
+                only_at_start=tool_format.is_whole_message,
+            )
+        return AlwaysConstrained(self._vocabulary, matcher)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        tokenizer = self._tokenizer
+        eos_ids = sorted(tokenizer.eos_ids)
+        engine = LLTokenizer(
+            tokenizer.backend.to_str(), n_vocab=tokenizer.vocab_size, eos_token=eos_ids
+        )
+        return Vocabulary(tokenizer, engine)
+
+    def _matcher(self, source: str, plan: _Plan) -> LLMatcher:
+        """A fresh matcher; copying a compiled one is far cheaper than compiling."""
+        with self._lock:
+            compiled = self._compiled.get(source)
+            if compiled is None:
+                compiled = self._compile(source, plan)
+                self._compiled[source] = compiled
+            self._compiled.move_to_end(source)
+            if len(self._compiled) > _CACHED_GRAMMARS:
+                self._compiled.popitem(last=False)
+            return compiled.deep_copy()
+
+    def _compile(self, source: str, plan: _Plan) -> LLMatcher:
+        engine = self._vocabulary.engine
+        compiled = LLMatcher(engine, LLMatcher.grammar_from_lark(source), log_level=0)
+        if compiled.is_error():
+            self._reject(plan, compiled.get_error())
+        return compiled
+
+    def _reject(self, plan: _Plan, whole_error: str) -> None:
+        """Raise for the schema that is at fault."""
+        for field, schema in plan.schemas():
+            grammar = LLMatcher.grammar_from_lark(f"start: {lark_schema(schema)}")
+            is_error, messages = LLMatcher.validate_grammar_with_warnings(
+                grammar, self._vocabulary.engine
+            )
+            if is_error:
+                message = _line(" ".join(messages))
+                raise RequestRejected(f"{field} cannot be enforced: {message}", field=field)
+        raise RequestRejected(
+            f"the grammar cannot be compiled: {_line(whole_error)}", field="tools"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What a reply may be."""
+
+    tools: tuple[tuple[int, ChatTool], ...]
+    """Callable tools with their place in the request."""
+    schema: Mapping[str, object] | None
+    """Schema of an answer that is not a call."""
+    is_free_first: bool
+    """Any text may be written, until it turns into a call."""
+
+    def schemas(self) -> list[tuple[str, dict[str, object]]]:
+        """The bounded schemas, each with the field it came from."""
+        named = [(f"tools[{i}].parameters", _arguments_schema(tool)) for i, tool in self.tools]
+        if self.schema is not None:
+            named.append(("response_schema", bounded(self.schema)))
+        return named
+
+
+def _plan(request: ChatRequest) -> _Plan:
+    tools = _callable_tools(request)
+    choice = request.tool_choice
+    if isinstance(choice, ToolName):
+        chosen = tuple((i, tool) for i, tool in tools if tool.name == choice.name)
+        if not chosen:
+            raise RequestRejected(
+                f"tool_choice names {choice.name!r}, which is not among the callable tools "
+                f"{[tool.name for _, tool in tools]}",
+                field="tool_choice",
+            )
+        return _Plan(tools=chosen, schema=None, is_free_first=False)
+    if choice == "required":
+        if not tools:
+            raise RequestRejected(
+                "tool_choice is 'required', but no tool can be called", field="tool_choice"
+            )
+        return _Plan(tools=tools, schema=None, is_free_first=False)
+    if choice == "none":
+        tools = ()
+    is_free_first = bool(tools) and request.response_schema is None
+    return _Plan(tools=tools, schema=request.response_schema, is_free_first=is_free_first)
+
+
+def _callable_tools(request: ChatRequest) -> tuple[tuple[int, ChatTool], ...]:
+    allowed = request.allowed_tools
+    if allowed is None:
+        return tuple(enumerate(request.tools))
+    unknown = allowed - {tool.name for tool in request.tools}
+    if unknown:
+        raise RequestRejected(
+            f"allowed_tools names {sorted(unknown)}, which are not among the tools "
+            f"{[tool.name for tool in request.tools]}",
+            field="allowed_tools",
+        )
+    return tuple((i, tool) for i, tool in enumerate(request.tools) if tool.name in allowed)
+
+
+def _lark_source(
+    plan: _Plan, request: ChatRequest, tool_format: ToolFormat, tokenizer: Tokenizer
+) -> str:
+    """The grammar in llguidance's dialect of Lark."""
+    starts: list[str] = []
+    rules: list[str] = []
+    if plan.tools:
+        starts.append("calls")
+        several = request.parallel_tool_calls and tool_format.allows_parallel
+        rules += _call_rules(plan.tools, several, tool_format, tokenizer)
+    if plan.schema is not None:
+        starts.append("answer")
+        rules.append(f"answer: {_schema('response_schema', bounded(plan.schema))}")
+    return "\n".join([f"start: {' | '.join(starts)}", *rules])
+
+
+def _call_rules(
+    tools: Sequence[tuple[int, ChatTool]],
+    several: bool,
+    tool_format: ToolFormat,
+    tokenizer: Tokenizer,
+) -> list[str]:
+    def text(value: str) -> str:
+        return lark_literal(value, tokenizer)
+
+    more = f" ({text(tool_format.separator)} call){{0,{MAX_PARALLEL_CALLS - 1}}}" if several else ""
+    kinds = " | ".join(f"call_{i}" for i, _ in tools)
+    rules = [
+        f"calls: {text(tool_format.opening)} call{more} {text(tool_format.closing)}",
+        f"call: {text(tool_format.before)} ({kinds}) {text('}' + tool_format.after)}",
+    ]
+    for i, tool in tools:
+        arguments = _schema(f"tools[{i}].parameters", _arguments_schema(tool))
+        rules += [f"call_{i}: {text(tool_format.head(tool.name))} arguments_{i}"]
+        rules += [f"arguments_{i}: {arguments}"]
+    return rules
+
+
+def _arguments_schema(tool: ChatTool) -> dict[str, object]:
+    return bounded_arguments(tool.parameters)
+
+
+def _schema(field: str, schema: dict[str, object]) -> str:
+    try:
+        return lark_schema(schema)
+    except (TypeError, ValueError) as error:
+        raise RequestRejected(f"{field} is not JSON: {error}", field=field) from error
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split())[:500]

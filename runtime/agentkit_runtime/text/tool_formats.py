@@ -1,0 +1,90 @@
+"""How models write tool calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from agentkit_runtime.text.template import ChatTemplate
+
+FormatName = Literal["hermes", "llama3", "mistral"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFormat:
+    """The texts around tool calls.
+
+    A message with calls is: content, `gap` if there is content, `opening`, the calls with
+    `separator` between them, `closing`. Each call is `before`, a JSON object, `after`.
+    """
+
+    name: FormatName
+    arguments_key: Literal["arguments", "parameters"]
+    trigger: str
+    """Generated text that contains this has begun a call."""
+    opening: str = ""
+    before: str = ""
+    after: str = ""
+    separator: str = ""
+    closing: str = ""
+    gap: str = ""
+    allows_parallel: bool = True
+    is_whole_message: bool = False
+    """A call is the whole message, so text that does not begin like one holds none."""
+
+    def call_text(self, name: str, arguments: str) -> str:
+        """One call. `arguments` is JSON text and is not changed."""
+        return f"{self.before}{self.head(name)}{arguments}}}{self.after}"
+
+    def head(self, name: str) -> str:
+        """A call's JSON object up to its arguments."""
+        return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{self.arguments_key}": '
+
+
+HERMES = ToolFormat(
+    name="hermes",
+    arguments_key="arguments",
+    trigger="<tool_call>",
+    before="<tool_call>\n",
+    after="\n</tool_call>",
+    separator="\n",
+    gap="\n",
+)
+"""`<tool_call>` around a JSON object: Hermes, Qwen, SmolLM2, and models without a format."""
+
+LLAMA3 = ToolFormat(
+    name="llama3",
+    arguments_key="parameters",
+    trigger='{"name": "',
+    allows_parallel=False,
+    is_whole_message=True,
+)
+"""A message that is one JSON object: Llama 3.x."""
+
+MISTRAL = ToolFormat(
+    name="mistral",
+    arguments_key="arguments",
+    trigger="[TOOL_CALLS]",
+    opening="[TOOL_CALLS] [",
+    separator=", ",
+    closing="]",
+)
+"""`[TOOL_CALLS]` and a JSON array: Mistral."""
+
+TOOL_FORMATS: Mapping[FormatName, ToolFormat] = MappingProxyType(
+    {tool_format.name: tool_format for tool_format in (HERMES, LLAMA3, MISTRAL)}
+)
+
+
+def tool_format_for(template: ChatTemplate) -> ToolFormat:
+    """The format in which a template replays calls; Hermes for templates that know no tools."""
+    if not template.traits.supports_tools:
+        return HERMES
+    if "[TOOL_CALLS]" in template.source:
+        return MISTRAL
+    if "<tool_call>" not in template.source and '"parameters"' in template.source:
+        return LLAMA3
+    return HERMES
