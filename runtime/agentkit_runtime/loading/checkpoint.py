@@ -9,6 +9,7 @@ import torch
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_checkpoint import GgufCheckpoint
 from agentkit_runtime.loading.model_files import ModelFiles
+from agentkit_runtime.loading.safetensors_dir import SafetensorsCheckpoint
 from agentkit_runtime.model.config import ModelConfig
 
 
@@ -46,6 +47,8 @@ def open_checkpoint(files: ModelFiles) -> Checkpoint:
     suffixes = {path.suffix for path in files.weights}
     if suffixes == {".gguf"} and len(files.weights) == 1:
         return GgufCheckpoint(files.weights[0])
+    if suffixes == {".safetensors"}:
+        return SafetensorsCheckpoint(files.weights)
     raise UnsupportedModel(
         f"{files.label!r}: cannot open weights {[path.name for path in files.weights]}; "
         "give one .gguf file or a folder with .safetensors files"
