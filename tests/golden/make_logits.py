@@ -30,7 +30,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 GOLDEN = Path(__file__).parent
 GREEDY_TOKENS = 32
-MIDDLE = ("03_chat_multi_turn", "14_long_text")
+MIDDLE = ("14_long_text",)
 """Prompts whose logits are also kept at a quarter, a half and three quarters of their length."""
 LEAST_MARGIN = 2e-3
 """Twice the tolerance of the logits test: below it another correct sum may choose another token."""

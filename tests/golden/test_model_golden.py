@@ -68,7 +68,7 @@ def test_last_logits_of_every_prompt_equal_transformers(
     assert max(differences.values()) < LOGIT_TOLERANCE, differences
 
 
-def test_logits_inside_long_prompts_equal_transformers(
+def test_logits_inside_a_long_prompt_equal_transformers(
     outcome: Outcome, golden_logits: Logits
 ) -> None:
     differences = {
@@ -76,7 +76,7 @@ def test_logits_inside_long_prompts_equal_transformers(
         for name, ours in outcome.logits.items()
         if f"{name}.middle" in golden_logits
     }
-    assert len(differences) == 2
+    assert differences.keys() == {"14_long_text"}
     assert max(differences.values()) < LOGIT_TOLERANCE, differences
 
 

@@ -20,6 +20,8 @@ from agentkit_runtime.model.decoder import Decoder
 
 TINY = Path(__file__).parent / "tiny"
 FOLDERS = sorted(path.name for path in TINY.iterdir())
+GGUF = Path(__file__).parent / "tiny_gguf"
+GGUF_FILES = sorted(path.stem for path in GGUF.iterdir())
 LOGIT_TOLERANCE = 1e-4
 
 BuildDecoder = Callable[[Checkpoint], Decoder]
@@ -49,6 +51,11 @@ def _open(folder: Path) -> Checkpoint:
     return open_checkpoint(ModelFiles(weights=weights, tokenizer=folder, label=folder.name))
 
 
+def _open_gguf(name: str) -> Checkpoint:
+    path = GGUF / f"{name}.gguf"
+    return open_checkpoint(ModelFiles(weights=(path,), tokenizer=path, label=name))
+
+
 def _golden(name: str) -> Mapping[str, np.ndarray]:
     with np.load(TINY / name / "golden.npz") as arrays:
         return dict(arrays)
@@ -65,6 +72,18 @@ def test_all_logits_of_a_prompt_equal_transformers(
     golden = _golden(name)
     ids = golden["ids"].tolist()
     run = decoder_run(build_decoder(_open(TINY / name)), [len(ids)])
+    (logits,) = run.extend([ids], [range(len(ids))])
+    assert _largest_difference(logits, golden["logits"]) < LOGIT_TOLERANCE
+
+
+@pytest.mark.parametrize("name", GGUF_FILES)
+def test_all_logits_of_a_file_from_llama_cpps_converter_equal_transformers(
+    name: str, build_decoder: BuildDecoder, decoder_run: DecoderRuns
+) -> None:
+    """The same weights as GGUF: metadata keys, row order and rope factors are the converter's."""
+    golden = _golden(name)
+    ids = golden["ids"].tolist()
+    run = decoder_run(build_decoder(_open_gguf(name)), [len(ids)])
     (logits,) = run.extend([ids], [range(len(ids))])
     assert _largest_difference(logits, golden["logits"]) < LOGIT_TOLERANCE
 
@@ -128,6 +147,7 @@ def test_the_older_spelling_of_a_config_reads_the_same(name: str, tmp_path: Path
 
 
 def test_every_family_has_a_golden() -> None:
+    assert GGUF_FILES == ["llama_rope_llama3", "qwen2", "qwen3"]
     assert {_open(TINY / name).config.family for name in FOLDERS} == {
         *("llama", "mistral", "qwen2", "qwen3")
     }
