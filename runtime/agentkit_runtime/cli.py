@@ -99,6 +99,8 @@ def _failures_as_exit_codes() -> Iterator[None]:
     except RuntimeFault as fault:
         _fail(str(fault))
     except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("agentkit_runtime"):
+            raise
         _fail(
             f"the package {missing.name!r} is missing; "
             'install the runtime with: pip install "agentkit-radix[runtime]"'

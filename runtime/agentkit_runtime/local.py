@@ -22,7 +22,6 @@ class LocalRuntime:
 
     def __init__(self, loaded: LoadedModel, *, namespace_key: bytes | None = None) -> None:
         """Take over `loaded`: closing this closes its engine. See `load` for the usual way."""
-        self._loaded = loaded
         self.service = ChatService(loaded, namespace_key=namespace_key)
         """What HTTP front ends are built on."""
 
@@ -71,7 +70,7 @@ class LocalRuntime:
 
     def close(self) -> None:
         """Stop the engine; replies that are still running end with an error. Idempotent."""
-        self._loaded.engine.close()
+        self.service.close()
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.errors import PromptTooLong
+from agentkit_runtime.errors import EngineStopped, PromptTooLong
 from agentkit_runtime.kv.namespace import namespace_digest
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
 from agentkit_runtime.text.grammar import GrammarCompiler
@@ -63,7 +63,7 @@ class ChatService:
         namespace_key: bytes | None = None,
         memory: TokenMemory | None = None,
     ) -> None:
-        """Build the text side around `loaded`, which stays the caller's to close.
+        """Build the text side around `loaded`.
 
         Args:
             loaded: the model; its engine must be started.
@@ -78,6 +78,7 @@ class ChatService:
         self._compiler = GrammarCompiler(loaded.tokenizer)
         self._prepare_lock = threading.Lock()
         self._numbers = itertools.count(1)
+        self._stopped = False
 
     @property
     def model_label(self) -> str:
@@ -91,12 +92,17 @@ class ChatService:
 
     @property
     def healthy(self) -> bool:
-        """Whether the engine takes requests."""
-        return self._loaded.engine.alive
+        """Whether the engine took the last request, and nobody closed it since."""
+        return not self._stopped
 
     def stats(self) -> CoreStats:
         """The engine's numbers after its last step."""
         return self._loaded.engine.stats()
+
+    def close(self) -> None:
+        """Stop the engine; replies that are still running end with an error. Idempotent."""
+        self._stopped = True
+        self._loaded.engine.close()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """Generate a reply; the last event is `ChatFinished`.
@@ -123,7 +129,11 @@ class ChatService:
         """
         # In a thread: rendering and tokenising a long history must not stall other streams.
         prepared = await asyncio.to_thread(self.prepare, request)
-        generation = self._loaded.engine.submit(prepared.generate)
+        try:
+            generation = self._loaded.engine.submit(prepared.generate)
+        except EngineStopped:
+            self._stopped = True
+            raise
         # No await from here on: the caller gets the stream, or the request was not submitted.
         parser = ToolCallParser(self._format) if prepared.parses_calls else None
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import uvicorn
 
 from agentkit_runtime.api import create_app
 from agentkit_runtime.service import ChatService
-
-BOUND_S = 30.0
-"""No test waits longer for anything."""
+from tests.runtime.service.scripted import BOUND_S, Pace, wait_until
 
 
 @contextmanager
-def serving(service: ChatService) -> Iterator[str]:
-    """The server's base URL, while the block runs."""
+def serving(service: ChatService) -> Iterator[tuple[str, uvicorn.Server]]:
+    """The base URL and the server, while the block runs."""
     app = create_app(service, clock=lambda: 1_700_000_000.5)
     config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
@@ -30,17 +28,29 @@ def serving(service: ChatService) -> Iterator[str]:
         thread.start()
         try:
             wait_until(lambda: server.started)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", server
         finally:
             server.should_exit = True
             thread.join(BOUND_S)
             assert not thread.is_alive(), "the server did not stop"
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Poll until `condition` holds; fails when that takes too long."""
-    deadline = time.monotonic() + BOUND_S
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "waited too long"
-        pause.wait(0.002)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A running server and what is behind it."""
+
+    url: str
+    server: uvicorn.Server
+    service: ChatService
+    pace: Pace
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request runs and no slot is held."""
+        stats = self.service.stats()
+        return (stats.running, stats.waiting, stats.held_slots) == (0, 0, 0)
+
+    @property
+    def n_handlers(self) -> int:
+        """Requests whose handlers have not ended."""
+        return len(self.server.server_state.tasks)

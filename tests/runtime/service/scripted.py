@@ -7,6 +7,7 @@ from the slots that the attention plan names. So a wrong slot is a wrong answer.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -96,15 +97,27 @@ class Script:
 
     def __call__(self, context: list[int]) -> int:
         start = _last_index(context, self._opening)
-        said = self._tokenizer.decode(context[start:])
+        said = b"".join(map(self._tokenizer.token_bytes, context[start:]))
         reply = self._reply(self._last_message(context[: start - len(self._opening)]))
         if reply.endswith("..."):
             reply = reply[:-3] + " more" * (len(said) // 5 + 2)
-        assert reply.startswith(said), (reply, said)
-        rest = reply[len(said) :]
-        if not rest:
-            return self._end
-        return self._tokenizer.encode(rest[0] if self._by_character else rest)[0]
+        return self._next(reply, said)
+
+    def _next(self, reply: str, said: bytes) -> int:
+        """The token that comes at this place in the reply; afresh where a grammar cut otherwise."""
+        done = b""
+        for token_id in self._ids(reply):
+            if done == said:
+                return token_id
+            done += self._tokenizer.token_bytes(token_id)
+        assert done.startswith(said), (reply, said)
+        rest = done[len(said) :].decode()
+        return self._tokenizer.encode(rest)[0] if rest else self._end
+
+    def _ids(self, reply: str) -> list[int]:
+        if not self._by_character:
+            return self._tokenizer.encode(reply)
+        return [token_id for char in reply for token_id in self._tokenizer.encode(char)]
 
     def _reply(self, message: str) -> str:
         found = [reply for asked, reply in self._answers.items() if asked in message]
@@ -123,15 +136,20 @@ class Pace:
         self._script = script
         self._open = threading.Event()
         self._open.set()
+        self.waiting = threading.Event()
+        """Set once a token had to wait."""
         self.n_tokens = 0
 
     def __call__(self, context: list[int]) -> int:
+        if not self._open.is_set():
+            self.waiting.set()
         assert self._open.wait(BOUND_S), "a test left the model held"
         self.n_tokens += 1
         return self._script(context)
 
     def hold(self) -> None:
         """Make the next token wait for `go`."""
+        self.waiting.clear()
         self._open.clear()
 
     def go(self) -> None:
@@ -166,6 +184,15 @@ def scripted_model(
                 template=template.fingerprint,
             ),
         )
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Poll until `condition` holds; fails when that takes too long."""
+    deadline = time.monotonic() + BOUND_S
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        pause.wait(0.002)
 
 
 def _last_index(haystack: Sequence[int], needle: Sequence[int]) -> int:

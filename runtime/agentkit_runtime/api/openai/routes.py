@@ -46,8 +46,12 @@ class OpenAiRoutes:
             response_model=None,
             responses=_CHAT_RESPONSES,
         )
-        self.router.add_api_route("/models", self.list_models, methods=["GET"])
-        self.router.add_api_route("/models/{model_id:path}", self.get_model, methods=["GET"])
+        self._add_get("/models", self.list_models)
+        self._add_get("/models/{model_id:path}", self.get_model)
+
+    def _add_get(self, path: str, endpoint: Callable[..., object]) -> None:
+        # No response model: what is returned has its final shape already.
+        self.router.add_api_route(path, endpoint, methods=["GET"], response_model=None)
 
     async def create_chat_completion(self, body: ChatCompletionBody, request: Request) -> Response:
         """Answer a chat, streamed or whole. Ends at once when the client disconnects."""
