@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
-from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.message_order import (
+    with_system_in_front,
+    with_system_in_user,
+    with_users_joined,
+)
+from agentkit_runtime.text.request_text import (
+    Conversation,
+    check_request,
+    texts_of,
+    with_texts_changed,
+)
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.template_json import VerbatimJson
 from agentkit_runtime.text.tokenizer import Tokenizer
@@ -92,27 +102,28 @@ class Renderer:
             warnings=tuple(warnings),
         )
 
-    def _marked(self, request: ChatRequest) -> tuple[_Conversation, str | None]:
+    def _marked(self, request: ChatRequest) -> tuple[Conversation, str | None]:
         """The request's texts with marks, and the mark if there is one in them."""
-        texts = [text for _, text in _texts(request)]
+        texts = [text for _, text in texts_of(request)]
         mark = choose_mark([self.template.source, *texts])
         marker = self.tokenizer.marker
-        conversation = _mapped(request, lambda text: marker.mark(text, mark))
-        is_marked = any(marker.mark(text, mark) != text for text in texts)
-        return conversation, mark if is_marked else None
+        needing = {text for text in texts if marker.mark(text, mark) != text}
+        if not needing:
+            return Conversation(request.messages, request.tools), None
+        return with_texts_changed(
+            request, lambda text: marker.mark(text, mark) if text in needing else text
+        ), mark
 
-    def _plain_messages(
-        self, conversation: _Conversation, warnings: list[str]
-    ) -> list[ChatMessage]:
+    def _plain_messages(self, conversation: Conversation, warnings: list[str]) -> list[ChatMessage]:
         """Messages that this template can render."""
         messages = list(conversation.messages)
         if not self.traits.supports_mid_system:
-            messages = _with_system_in_front(messages, warnings)
+            messages = with_system_in_front(messages, warnings)
         if not self.traits.supports_tools:
             messages = self._with_tools_as_text(messages, conversation.tools)
         if not self.traits.supports_system:
-            messages = _with_system_in_user(messages, warnings)
-        return messages if self.traits.supports_repeated_user else _with_users_joined(messages)
+            messages = with_system_in_user(messages, warnings)
+        return messages if self.traits.supports_repeated_user else with_users_joined(messages)
 
     def _with_tools_as_text(
         self, messages: Sequence[ChatMessage], tools: Sequence[ChatTool]
@@ -156,110 +167,6 @@ class Renderer:
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
-@dataclass(frozen=True, slots=True)
-class _Conversation:
-    messages: tuple[ChatMessage, ...]
-    tools: tuple[ChatTool, ...]
-
-
-def check_request(request: ChatRequest) -> None:
-    """Raise `RequestRejected`, naming the field, for what no template could render."""
-    if not request.messages:
-        raise RequestRejected("there are no messages; give at least one", field="messages")
-    names = [tool.name for tool in request.tools]
-    for name in names:
-        if names.count(name) > 1:
-            raise RequestRejected(f"two tools are called {name!r}", field="tools")
-    for field, text in _texts(request):
-        if not _is_unicode(text):
-            raise RequestRejected(
-                f"{field} holds a lone surrogate, which is not a character; "
-                "decode the text properly or replace it",
-                field=field,
-            )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _texts(request: ChatRequest) -> Iterator[tuple[str, str]]:
-    """Every string from outside that gets into the prompt, with the name of its field."""
-    for i, message in enumerate(request.messages):
-        yield f"messages[{i}].content", message.content
-        if message.tool_call_id is not None:
-            yield f"messages[{i}].tool_call_id", message.tool_call_id
-        for k, call in enumerate(message.tool_calls):
-            field = f"messages[{i}].tool_calls[{k}]"
-            yield f"{field}.id", call.id
-            yield f"{field}.name", call.name
-            yield f"{field}.arguments", call.arguments
-    for i, tool in enumerate(request.tools):
-        yield f"tools[{i}].name", tool.name
-        yield f"tools[{i}].description", tool.description
-        for text in _strings_in(tool.parameters):
-            yield f"tools[{i}].parameters", text
-
-
-def _strings_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield str(key)
-            yield from _strings_in(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _strings_in(item)
-
-
-def _mapped(request: ChatRequest, change: Callable[[str], str]) -> _Conversation:
-    """The conversation with `change` applied to every string from outside."""
-    return _Conversation(
-        tuple(_mapped_message(message, change) for message in request.messages),
-        tuple(
-            ChatTool(
-                name=change(tool.name),
-                description=change(tool.description),
-                parameters={
-                    change(str(key)): _mapped_value(value, change)
-                    for key, value in tool.parameters.items()
-                },
-            )
-            for tool in request.tools
-        ),
-    )
-
-
-def _mapped_message(message: ChatMessage, change: Callable[[str], str]) -> ChatMessage:
-    call_id = message.tool_call_id
-    return ChatMessage(
-        role=message.role,
-        content=change(message.content),
-        tool_calls=tuple(
-            ChatToolCall(
-                id=change(call.id), name=change(call.name), arguments=change(call.arguments)
-            )
-            for call in message.tool_calls
-        ),
-        tool_call_id=None if call_id is None else change(call_id),
-    )
-
-
-def _mapped_value(value: object, change: Callable[[str], str]) -> object:
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, Mapping):
-        return {change(str(key)): _mapped_value(item, change) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_mapped_value(item, change) for item in value]
-    return value
-
-
 def _template_tool(tool: ChatTool) -> Mapping[str, object]:
     function = {
         "name": tool.name,
@@ -267,45 +174,3 @@ def _template_tool(tool: ChatTool) -> Mapping[str, object]:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def _with_system_in_front(
-    messages: Sequence[ChatMessage], warnings: list[str]
-) -> list[ChatMessage]:
-    """Join all system messages into the first place."""
-    later = [message for message in messages[1:] if message.role == "system"]
-    if not later:
-        return list(messages)
-    warnings.append(
-        f"{len(later)} later system messages were moved to the front, because the chat template "
-        "cannot render them where they stand; the cached prefix ends there"
-    )
-    system = [message.content for message in messages if message.role == "system"]
-    others = [message for message in messages if message.role != "system"]
-    return [ChatMessage(role="system", content="\n\n".join(system)), *others]
-
-
-def _with_system_in_user(messages: Sequence[ChatMessage], warnings: list[str]) -> list[ChatMessage]:
-    """Put the system message in front of the first user message's text."""
-    if messages[0].role != "system":
-        return list(messages)
-    warnings.append(
-        "the system message was put into the first user message, because the chat template has none"
-    )
-    system, rest = messages[0].content, list(messages[1:])
-    if rest and rest[0].role == "user":
-        content = f"{system}\n\n{rest[0].content}"
-        return [ChatMessage(role="user", content=content), *rest[1:]]
-    return [ChatMessage(role="user", content=system), *rest]
-
-
-def _with_users_joined(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Join neighbouring user messages, for templates that insist on alternation."""
-    joined: list[ChatMessage] = []
-    for message in messages:
-        if joined and joined[-1].role == message.role == "user":
-            content = f"{joined[-1].content}\n{message.content}"
-            joined[-1] = ChatMessage(role="user", content=content)
-        else:
-            joined.append(message)
-    return joined
