@@ -275,6 +275,10 @@ class Agent(Generic[Deps, Output]):
                 "is built on its configuration; make a new agent"
             )
         object.__setattr__(self, name, value)
+        if name == "deps":
+            for subagent in self._subagents or ():
+                if subagent.is_made_by_parent:
+                    subagent.deps = value
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
@@ -343,7 +347,12 @@ def _declared_output(cls: type[Agent[Any, Any]]) -> type[Any]:
         for declared in vars(base).get("__orig_bases__", ()):
             arguments = get_args(declared)
             is_ours = get_origin(declared) is Agent and len(arguments) == 2
-            if is_ours and not isinstance(arguments[1], TypeVar):
+            if is_ours and isinstance(arguments[1], TypeVar):
+                raise ConfigurationError(
+                    f"the answer's type of {cls.__name__!r} is not known, because "
+                    f"{base.__name__!r} leaves it open; set output_type"
+                )
+            if is_ours:
                 return cast("type[Any]", arguments[1])
     return str
 

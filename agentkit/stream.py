@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from agentkit.blocks import UserMessage
-from agentkit.context import Context
+from agentkit.context import Context, Segment, Tier
+from agentkit.context.segment import tool_names
 from agentkit.errors import AgentkitError, ContextMismatch
 from agentkit.events import Event, RunEnd
 from agentkit.loop import run_loop
@@ -118,12 +119,23 @@ def _begin(member: Member, given: Context | None) -> Context:
         return front
     if given.front == front:
         return given.fork()
-    differing = given.front.common_length(front)
-    ours = front.segments[differing:]
-    theirs = given.front.segments[differing:]
-    names = dict.fromkeys(str(item.part or item.tier) for item in (*ours[:1], *theirs[:1]))
+    n_equal = given.front.common_length(front)
     raise ContextMismatch(
-        f"the context cannot be continued by agent {member.name!r}: {' and '.join(names)} "
-        "differ from what it was begun with, so nothing after them could be read from a cache; "
+        f"the context cannot be continued by agent {member.name!r}: "
+        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
+        "so nothing after that could be read from a cache; "
         "continue it with the agent that began it, or begin a new context"
     )
+
+
+def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
+    """Say how two fronts differ, which are equal up to here."""
+    first, second = old[0] if old else None, new[0] if new else None
+    if first and second and first.tier is second.tier is Tier.TOOLS:
+        before, after = tool_names(first), tool_names(second)
+        changes = [f"-{name}" for name in before if name not in after]
+        changes += [f"+{name}" for name in after if name not in before]
+        what = ", ".join(changes) or "descriptions or schemas"
+        return f"its tools have changed ({what})"
+    names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
+    return f"its {' and '.join(names)} differ from what it was begun with"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from agentkit.context.canonical import chain_digest, digest
@@ -165,10 +165,12 @@ class Context:
     def __reduce__(self) -> tuple[object, tuple[bytes, str | None]]:
         return _loaded, (self.dump(), self._volatile)
 
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in _MUTATORS:
-            raise ContextFrozen(_frozen(f"Context has no {name}()"))
-        raise AttributeError(f"Context has no attribute {name!r}")
+    if not TYPE_CHECKING:  # type checkers find these mistakes by themselves
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in _MUTATORS:
+                raise ContextFrozen(_frozen(f"Context has no {name}()"))
+            raise AttributeError(f"Context has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise ContextFrozen(_frozen(f"cannot set {name!r} of a Context"))

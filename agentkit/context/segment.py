@@ -36,11 +36,6 @@ class ToolList:
 
     data: bytes
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the tools, in order."""
-        return tuple(tool["name"] for tool in json.loads(self.data))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -88,6 +83,14 @@ class Segment:
         if segment.data != data:
             raise ContextError(f"the segment's bytes are not canonical: {data[:200]!r}")
         return segment
+
+
+def tool_names(segment: Segment) -> tuple[str, ...]:
+    """Return the names of the tools in a TOOLS segment, in order; no names for any other."""
+    content = segment.content
+    if not isinstance(content, ToolList):
+        return ()
+    return tuple(tool["name"] for tool in json.loads(content.data))
 
 
 def _place(content: Content) -> tuple[Tier, SystemPart | None]:

@@ -139,14 +139,14 @@ def _line(value: object) -> bytes:
 
 
 def _messages(request: ModelRequest) -> Iterator[chat.ChatMessage]:
-    context = request.context
-    rules = _system_text(context, SystemPart.RULES)
+    context, front = request.context, request.context.front
+    rules = _system_text(front, SystemPart.RULES)
     if rules or request.toolset.names:
         # Also without rules: the runtime puts the tools into the first system message, and text of
         # one agent before them would keep its team from sharing them.
         yield chat.ChatMessage(role="system", content=rules)
-    own = [_system_text(context, SystemPart.ROLE), _system_text(context, SystemPart.EXAMPLES)]
-    documents = [_document(item.content) for item in context if isinstance(item.content, Document)]
+    own = [_system_text(front, SystemPart.ROLE), _system_text(front, SystemPart.EXAMPLES)]
+    documents = [_document(item.content) for item in front if isinstance(item.content, Document)]
     text = "\n\n".join(part for part in (*own, *documents) if part)
     if text:
         yield chat.ChatMessage(role="system", content=text)
@@ -156,8 +156,8 @@ def _messages(request: ModelRequest) -> Iterator[chat.ChatMessage]:
         yield chat.ChatMessage(role="user", content=context.volatile)
 
 
-def _system_text(context: Context, part: SystemPart) -> str:
-    contents = (segment.content for segment in context)
+def _system_text(front: Context, part: SystemPart) -> str:
+    contents = (segment.content for segment in front)
     return "".join(
         content.text
         for content in contents
@@ -246,6 +246,8 @@ def _load(spec: str, options: Options) -> LocalRuntime:
     try:
         from agentkit_runtime.local import LocalRuntime
     except ImportError as error:
+        if (error.name or "").startswith("agentkit"):
+            raise  # a part of ours is broken, and nothing that the user installs will help
         raise MissingExtra(
             f"a local model needs the runtime, which is not installed ({error}); "
             'run: pip install "agentkit-radix[runtime]"'

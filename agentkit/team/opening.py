@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
@@ -14,6 +15,8 @@ from agentkit.team.members import Member, Team
 from agentkit.team.plan import Plan
 from agentkit.toolset import Tool, Toolset
 from agentkit.toolset.mcp import McpConnection, McpServer, connect_all
+
+_LOGGER = logging.getLogger("agentkit.mcp")
 
 ToolsByServer = Mapping[McpServer, tuple[Tool, ...]]
 
@@ -32,7 +35,11 @@ async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
             if connection.error is not None:
                 # Without its tools the agent would run, and quietly do worse.
                 raise connection.error
+            _log_warnings(connection, ())
+        known = [connection.warnings for connection in connections]
         yield build_team(plan, {each.server: each.tools for each in connections})
+        for connection, logged in zip(connections, known, strict=True):
+            _log_warnings(connection, logged)
     finally:
         await asyncio.gather(*(connection.close() for connection in connections))
 
@@ -44,7 +51,7 @@ def build_team(plan: Plan, served: ToolsByServer) -> Team:
         ToolNameConflict: two different tools of the team have one name.
     """
     toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
-    return Team(root=_member(plan, toolset, served))
+    return Team(root=_member(plan, toolset, served, above=None))
 
 
 async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
@@ -56,15 +63,24 @@ async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
         ) from error
 
 
+def _log_warnings(connection: McpConnection, logged: tuple[str, ...]) -> None:
+    """Log what was odd about a server and is not logged yet."""
+    for warning in connection.warnings:
+        if warning not in logged:
+            _LOGGER.warning("MCP server %r: %s", connection.server.alias, warning)
+
+
 def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:
     return (*plan.tools, *(tool for server in plan.servers for tool in served[server]))
 
 
-def _member(plan: Plan, team: Toolset, served: ToolsByServer) -> Member:
+def _member(plan: Plan, team: Toolset, served: ToolsByServer, above: Context | None) -> Member:
     own = Toolset(_own_tools(plan, served))
     front = Context(*_front(plan, team))
     if plan.agent.is_new_front(front.digest):
-        warn_volatile(front.segments, plan.name)
+        # What is shared with the agent above was looked at there.
+        n_shared = front.common_length(above) if above is not None else 0
+        warn_volatile(front.segments[n_shared:], plan.name)
     return Member(
         agent=plan.agent,
         name=plan.name,
@@ -73,7 +89,7 @@ def _member(plan: Plan, team: Toolset, served: ToolsByServer) -> Member:
         toolset=own.union(team),
         own_tools=frozenset(own.names),
         front=front,
-        children={child.name: _member(child, team, served) for child in plan.children},
+        children={child.name: _member(child, team, served, front) for child in plan.children},
     )
 
 

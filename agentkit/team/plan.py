@@ -76,7 +76,8 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
         _plan(child, rules, resolve_model(child.model) if child.model else model, (*above, agent))
         for child in agent.subagent_instances
     )
-    _check_names([child.name for child in children], name)
+    _check_unique([child.name for child in children], name, "subagents named")
+    _check_unique([document.uri for document in agent.knowledge], name, "documents with the URI")
     delegates = [Delegate(child.name, child.agent.role) for child in children]
     return Plan(
         agent=agent,
@@ -116,11 +117,11 @@ def _check_name(name: str) -> None:
         )
 
 
-def _check_names(names: list[str], parent: str) -> None:
+def _check_unique(names: list[str], agent: str, what: str) -> None:
     for name in names:
         if names.count(name) > 1:
             raise ConfigurationError(
-                f"agent {parent!r} has two subagents named {name!r}; give one another name"
+                f"agent {agent!r} has two {what} {name!r}; give one of them another"
             )
 
 

@@ -1,0 +1,134 @@
+"""The local model's stream: events translated, errors in our words, aborts passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from agentkit.blocks import ToolCall
+from agentkit.context import Context
+from agentkit.errors import ModelError, RequestRefused
+from agentkit.events import ModelEvent, TextDelta, fold
+from agentkit.models.base import Model, ModelRequest
+from agentkit.models.engines import EngineRegistry, Options
+from agentkit.models.local import LocalModel
+from agentkit.toolset import Toolset
+from agentkit.usage import Timing, Usage
+from agentkit_runtime import chat
+from agentkit_runtime.errors import EngineStopped, RequestRejected
+from agentkit_runtime.types import RequestStats
+
+STATS = RequestStats(
+    prompt_tokens=100, cached_tokens=80, completion_tokens=7, queue_s=0.0, ttft_s=0.1, total_s=0.2
+)
+REQUEST = ModelRequest(
+    context=Context(), toolset=Toolset(), agent="a", run_id="r", request_id="r-0-0"
+)
+
+
+class FakeRuntime:
+    """Replays events; an exception among them is raised."""
+
+    def __init__(self, *events: chat.ChatEvent | Exception) -> None:
+        self.events = events
+        self.asked: list[chat.ChatRequest] = []
+        self.aborted = 0
+
+    async def chat(self, request: chat.ChatRequest) -> AsyncGenerator[chat.ChatEvent, None]:
+        self.asked.append(request)
+        try:
+            for event in self.events:
+                await asyncio.sleep(0)
+                if isinstance(event, Exception):
+                    raise event
+                yield event
+        except (GeneratorExit, asyncio.CancelledError):
+            self.aborted += 1
+            raise
+
+    def close(self) -> None: ...
+
+
+def model(runtime: FakeRuntime) -> LocalModel:
+    def load(spec: str, options: Options) -> FakeRuntime:
+        return runtime
+
+    return LocalModel("fake", registry=EngineRegistry(load))  # type: ignore[arg-type]
+
+
+async def collect(runtime: FakeRuntime) -> list[ModelEvent]:
+    return [event async for event in model(runtime).stream(REQUEST)]
+
+
+async def test_a_reply_with_a_call_becomes_a_turn() -> None:
+    runtime = FakeRuntime(
+        chat.ContentDelta("I "),
+        chat.ContentDelta("add."),
+        chat.ToolCallStart(index=0, id="c1", name="add"),
+        chat.ToolCallArguments(index=0, text='{"a":'),
+        chat.ToolCallArguments(index=0, text=" 1}"),
+        chat.ChatFinished(reason="tool_calls", stats=STATS),
+    )
+
+    turn = fold(await collect(runtime))
+
+    assert turn.message.text == "I add."
+    assert turn.message.calls == (ToolCall(id="c1", name="add", arguments='{"a": 1}'),)
+    assert turn.finish == "tool_calls"
+    assert turn.usage == Usage(
+        input_tokens=100, cache_read_tokens=80, cache_write_tokens=20, output_tokens=7
+    )
+    assert turn.timing == Timing(ttft_s=0.1, total_s=0.2)
+    assert runtime.asked[0].request_id == "r-0-0"
+
+
+@pytest.mark.parametrize("reason", ["abort", "error"])
+async def test_a_request_that_the_engine_ends_is_a_model_error(reason: str) -> None:
+    finished = chat.ChatFinished(reason=reason, stats=STATS, error="out of luck")  # type: ignore[arg-type]
+
+    with pytest.raises(ModelError, match="out of luck"):
+        await collect(FakeRuntime(finished))
+
+
+async def test_a_rejected_request_is_refused_in_our_words() -> None:
+    with pytest.raises(RequestRefused, match="local:fake refused the request: too long"):
+        await collect(FakeRuntime(RequestRejected("too long", field="messages")))
+
+
+async def test_a_stopped_engine_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match="closed"):
+        await collect(FakeRuntime(EngineStopped("closed")))
+
+
+async def test_closing_the_stream_aborts_the_request() -> None:
+    runtime = FakeRuntime(chat.ContentDelta("a"), chat.ContentDelta("b"))
+    async with aclosing(model(runtime).stream(REQUEST)) as events:
+        assert await anext(events) == TextDelta("a")
+
+    assert runtime.aborted == 1
+
+
+async def test_cancelling_the_consumer_aborts_the_request() -> None:
+    runtime = FakeRuntime(*[chat.ContentDelta("a")] * 1000)
+    begun = asyncio.Event()
+
+    async def consume() -> None:
+        async for _ in model(runtime).stream(REQUEST):
+            begun.set()
+
+    task = asyncio.create_task(consume())
+    async with asyncio.timeout(5):
+        await begun.wait()
+    task.cancel()
+    await asyncio.wait([task], timeout=5)
+
+    assert task.cancelled()
+    assert runtime.aborted == 1
+
+
+def test_it_is_a_model() -> None:
+    assert isinstance(model(FakeRuntime()), Model)
+    assert model(FakeRuntime()).label == "local:fake"

@@ -1,0 +1,152 @@
+"""Agents with MCP servers: connected for a run or longer, shared in a team, never left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentkit import Agent, ConfigurationError, McpServer
+from agentkit.blocks import ToolMessage
+from agentkit.result import RunRecord
+from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from agentkit.toolset import McpConnectError
+
+SERVER = """
+import os, random, sys
+from mcp.server import MCPServer
+server = MCPServer("notes")
+def pid() -> int:
+    "The process id."
+    return os.getpid()
+def note(text: str) -> str:
+    "Take a note."
+    return f"noted {text}"
+def die() -> str:
+    "Die."
+    os._exit(3)
+tools = [pid, note, die]
+random.shuffle(tools)
+for each in tools:
+    server.tool()(each)
+server.run("stdio")
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> McpServer:
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    return McpServer(alias="notes", command=[sys.executable, str(path)])
+
+
+def results(record: RunRecord) -> list[str]:
+    return [
+        result.content
+        for message in record.messages
+        if isinstance(message, ToolMessage)
+        for result in message.results
+    ]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def script() -> list[Call | str]:
+    return [Call("notes__pid"), "done"]
+
+
+async def test_a_server_lives_for_one_run_and_lists_the_same_bytes_each_time(
+    server: McpServer,
+) -> None:
+    """Regression elsewhere (C2): servers that list in another order moved the tools."""
+    model = ScriptedModel([*script(), *script()])
+    agent = Agent(model=model, tools=[server])
+
+    first = await agent.run("x")
+    second = await agent.run("y", context=first.context)
+
+    pids = [int(result) for record in (first, second) for result in results(record)]
+    assert len(set(pids)) == 2
+    assert not any(map(is_alive, pids))
+    assert len({call.request.toolset.bytes for call in model.calls}) == 1
+    assert model.calls[0].request.toolset.names == ("notes__die", "notes__note", "notes__pid")
+    assert model.calls[2].wire.startswith(model.calls[1].wire)
+
+
+async def test_an_open_agent_keeps_its_server_for_many_runs(server: McpServer) -> None:
+    model = ScriptedModel(lambda r: Call("notes__pid") if len(r.context.messages) == 1 else "done")
+    async with Agent(model=model, tools=[server]) as agent:
+        records = await asyncio.gather(*(agent.run("x") for _ in range(3)))
+        pids = {result for record in records for result in results(record)}
+        assert len(pids) == 1
+        assert is_alive(int(*pids))
+        with pytest.raises(ConfigurationError, match="open already"):
+            await agent.__aenter__()
+
+    assert not is_alive(int(*pids))
+
+
+async def test_a_team_shares_one_server_and_one_toolset(server: McpServer) -> None:
+    reader = Agent(name="reader", tools=[server])
+    model = ScriptedModel(
+        {
+            "boss": [Call("notes__pid"), Call("delegate_to_reader", {"task": "t"}), "done"],
+            "reader": script(),
+        }
+    )
+    result = await Agent(model=model, name="boss", tools=[server], subagents=[reader]).run("x")
+
+    child = result.children[0]
+    assert child.kind == "ok"
+    assert results(result)[0] == results(child.result)[0]
+    assert len({call.request.toolset.bytes for call in model.calls}) == 1
+    assert_prefix_stable(model.calls)
+
+
+async def test_a_server_that_dies_is_an_error_result_and_comes_back(server: McpServer) -> None:
+    model = ScriptedModel([Call("notes__die"), Call("notes__note", {"text": "a"}), "done"])
+    result = await Agent(model=model, tools=[server]).run("x")
+
+    died, noted = results(result)
+    assert "notes" in died
+    assert noted == "noted a"
+
+
+async def test_a_server_that_cannot_be_used_ends_the_run_before_the_model_is_asked(
+    server: McpServer,
+) -> None:
+    broken = McpServer(alias="broken", command=[sys.executable, "-c", "raise SystemExit('no key')"])
+    model = ScriptedModel(["never"])
+
+    with pytest.raises(McpConnectError, match=r"'broken'.*no key"):
+        await Agent(model=model, tools=[server, broken]).run("x")
+    assert model.calls == ()
+
+
+async def test_two_different_servers_may_not_have_one_alias(server: McpServer) -> None:
+    other = McpServer(alias="notes", command=[sys.executable, "-c", ""])
+
+    with pytest.raises(ConfigurationError, match="alias"):
+        await Agent(model=ScriptedModel(["x"]), tools=[server, other]).run("x")
+
+
+async def test_leaving_a_stream_early_ends_the_server(server: McpServer) -> None:
+    model = ScriptedModel([Call("notes__pid"), "a long answer that nobody reads to its end"])
+    stream = Agent(model=model, tools=[server]).stream("x")
+    async with stream:
+        async for event in stream:
+            if event.kind == "tool_result_event":
+                break
+
+    record = stream.record
+    assert record is not None
+    assert not is_alive(int(results(record)[0]))
