@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.service import ChatService
@@ -22,6 +23,12 @@ ANSWERS = {
     "weather": CALL_TEXT,
     "sunny": "It is sunny.",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_compute_thread() -> None:
+    """The scripted model's tensors are too small to share out."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
