@@ -50,9 +50,12 @@ class ChatTemplate:
         self.source = source
         self._constants = {"bos_token": bos_text, "eos_token": eos_text}
         self._today = today
-        environment = _environment(today)
+        environment = _environment()
         try:
+            # Globals do not count as undeclared, so they come after this.
             self._names = jinja2.meta.find_undeclared_variables(environment.parse(source))
+            environment.globals["raise_exception"] = _raise_exception
+            environment.globals["strftime_now"] = today.strftime
             self._template = environment.from_string(source)
         except jinja2.TemplateError as error:
             raise UnsupportedModel(f"the chat template cannot be compiled: {error}") from error
@@ -100,15 +103,13 @@ class ChatTemplate:
         return hashlib.sha256(json.dumps(["agentkit-template-v1", *parts]).encode()).hexdigest()
 
 
-def _environment(today: datetime.date) -> jinja2.sandbox.ImmutableSandboxedEnvironment:
+def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],
     )
     environment.filters["tojson"] = to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = today.strftime
     return environment
 
 

@@ -39,7 +39,8 @@ def to_json(
         # The marks of `trust` are noncharacters and have to survive as themselves.
         text = _ESCAPED_NONCHARACTER.sub(lambda match: chr(int(match[1], 16)), text)
     for rank, exact in enumerate(verbatim):
-        text = text.replace(json.dumps(_placeholder(rank)), exact, 1)
+        placeholder = json.dumps(_placeholder(rank), ensure_ascii=ensure_ascii)
+        text = text.replace(placeholder, exact, 1)
     return text
 
 

@@ -34,7 +34,7 @@ DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
-def _byte_alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
     """GPT-2's bijection: printable Latin-1 is itself, the other bytes count up from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in set(printable)]
@@ -43,4 +43,4 @@ def _byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
-_BYTE_OF: Mapping[str, int] = MappingProxyType(_byte_alphabet())
+_BYTE_OF: Mapping[str, int] = MappingProxyType(byte_alphabet())

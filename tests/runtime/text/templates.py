@@ -1,0 +1,86 @@
+"""Chat templates in the manner of well-known families, written for these tests."""
+
+from __future__ import annotations
+
+QWEN = """\
+{%- if tools %}
+    {{- '<|im_start|>system\\n' }}
+    {%- if messages[0].role == 'system' %}
+        {{- messages[0].content + '\\n\\n' }}
+    {%- endif %}
+    {{- '# Tools\\n<tools>' }}
+    {%- for tool in tools %}
+        {{- '\\n' + (tool | tojson) }}
+    {%- endfor %}
+    {{- '\\n</tools><|im_end|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' or (message.role == 'system' and not loop.first) %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant\\n' + message.content }}
+        {%- for call in message.tool_calls or [] %}
+            {%- if not loop.first or message.content %}{{- '\\n' }}{%- endif %}
+            {{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
+            {{- call.function.arguments | tojson }}
+            {{- '}\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {%- if loop.previtem is undefined or loop.previtem.role != 'tool' %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\\n<tool_response>\\n' + message.content + '\\n</tool_response>' }}
+        {%- if loop.last or loop.nextitem.role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""Tools, calls and results of its own; system messages anywhere."""
+
+ALTERNATING = """\
+{%- for message in messages %}
+    {%- if message.role == 'system' %}{{ raise_exception('no system role') }}{%- endif %}
+    {%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
+        {{- raise_exception('roles must alternate') }}
+    {%- endif %}
+    {%- if message.role == 'user' %}{{- '<s>[INST] ' + message.content + ' [/INST]' }}
+    {%- else %}{{- ' ' + message.content + '</s>' }}{%- endif %}
+{%- endfor %}
+"""
+"""No system role, strict alternation, no tools."""
+
+FRONT_SYSTEM = """\
+{%- if messages[0].role == 'system' %}
+    {%- set system = messages[0].content %}{%- set rest = messages[1:] %}
+{%- else %}
+    {%- set system = 'default' %}{%- set rest = messages %}
+{%- endif %}
+{{- '<|im_start|>' + system + '<|im_end|>' }}
+{%- for message in rest if message.role != 'system' %}
+    {{- '<|im_start|>' + message.role + ':' + message.content + '<|im_end|>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant:' }}{%- endif %}
+"""
+"""Drops system messages that are not in front."""
+
+LAST_USER = """\
+{%- for message in messages %}
+    {{- message.role + ':' + message.content }}
+    {%- if loop.last %}{{- ' (now)' }}{%- endif %}
+{%- endfor %}
+"""
+"""Decorates the last message, so that appending moves the prefix."""
+
+REFORMATTING = """\
+{%- for tool in tools or [] %}{{- tool | tojson }}{%- endfor %}
+{%- for message in messages %}
+    {{- message.role + ':' + message.content }}
+    {%- for call in message.tool_calls or [] %}
+        {{- (call.function.arguments | tojson).replace(' ', '') }}
+    {%- endfor %}
+{%- endfor %}
+"""
+"""Knows tools, but does not replay a call's arguments as they were."""
