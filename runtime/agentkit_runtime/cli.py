@@ -1,6 +1,7 @@
 """The `agentkit-runtime` command: serve a model over HTTP, or fetch one.
 
-Exit codes: 0 done, 1 the work failed (the reason is the last line on stderr), 2 wrong usage.
+Exit codes: 0 done, 1 the work failed (the reason is the last line on stderr), 2 wrong usage,
+130 interrupted before there was anything to stop.
 Imports of the heavy parts are inside the commands: `--help` must be fast, and a base install
 without the `runtime` extra must get a sentence and not a traceback.
 """
@@ -11,7 +12,7 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -71,7 +72,7 @@ def pull(model: Model) -> None:
         from agentkit_runtime.loading import locate
 
         files = locate(model)
-        typer.echo(f"{files.label}: ready")
+        typer.echo(f"{files.label} is ready: {', '.join(map(str, files.weights))}")
 
 
 def _serve(model: str, listener: socket.socket, slots: int | None, threads: int | None) -> None:
@@ -108,12 +109,12 @@ def _failures_as_exit_codes() -> Iterator[None]:
     except OSError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        _fail("interrupted")
+        _fail("interrupted", code=130)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str, code: int = 1) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(code)
 
 
 def _say(message: str) -> None:

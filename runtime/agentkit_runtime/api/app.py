@@ -33,7 +33,7 @@ def create_app(
             model's label.
         clock: Unix seconds, for the `created` fields.
     """
-    app = FastAPI(title="agentkit runtime", docs_url="/docs", redoc_url=None)
+    app = FastAPI(title="agentkit runtime", docs_url=None, redoc_url=None)
     _install_error_handlers(app)
     ids = tuple(model_ids) or (service.model_label,)
     app.include_router(OpenAiRoutes(service, ids, clock).router)

@@ -83,6 +83,13 @@ def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.M
     assert 'pip install "agentkit-radix[runtime]"' in text
 
 
+def test_pull_says_where_the_model_is(smollm2_gguf: Path) -> None:
+    code, text = run("pull", str(smollm2_gguf))
+
+    assert code == 0
+    assert str(smollm2_gguf) in text.replace("\n", "")
+
+
 def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path) -> None:
     """The real command in its own process, with the real model, from start to Ctrl-C."""
     command = [sys.executable, "-m", "agentkit_runtime", "serve", str(smollm2_gguf)]

@@ -1,0 +1,95 @@
+"""The application around a service that cannot serve."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from agentkit_runtime.api import create_app
+from agentkit_runtime.errors import EngineStopped, OutOfSlots, RequestRejected
+
+BODY = {"model": "stub", "messages": [{"role": "user", "content": "hi"}]}
+
+
+class FailingService:
+    """Fails every request with the same error."""
+
+    model_label = "stub"
+    fingerprint = "fp_0"
+    healthy = False
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    async def open(self, request: object) -> None:
+        raise self._error
+
+    async def stream(self, request: object):  # type: ignore[no-untyped-def]
+        raise self._error
+        yield
+
+
+def client(error: Exception | None = None, **options: object) -> httpx2.AsyncClient:
+    app = create_app(FailingService(error or RuntimeError("ours")), **options)  # type: ignore[arg-type]
+    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url="http://test")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("error", "status", "param", "kind"),
+    [
+        (RequestRejected("no", field="tools"), 400, "tools", "invalid_request_error"),
+        (RequestRejected("no", field="response_schema"), 400, "response_format", None),
+        (EngineStopped("closed"), 503, None, "server_error"),
+        (OutOfSlots("full"), 500, None, "server_error"),
+        (RuntimeError("a secret of ours"), 500, None, "server_error"),
+    ],
+)
+async def test_what_the_service_raises_becomes_a_status_and_a_body(
+    error: Exception, status: int, param: str | None, kind: str | None, stream: bool
+) -> None:
+    async with client(error) as http:
+        response = await http.post("/v1/chat/completions", json={**BODY, "stream": stream})
+
+    found = response.json()["error"]
+    assert (response.status_code, found["param"]) == (status, param)
+    assert kind is None or found["type"] == kind
+    assert "secret" not in response.text
+
+
+async def test_health_says_when_the_engine_has_stopped() -> None:
+    async with client() as http:
+        response = await http.get("/health")
+
+    assert (response.status_code, response.json()["status"]) == (503, "stopped")
+
+
+async def test_a_model_can_have_several_names() -> None:
+    async with client(model_ids=("first", "second")) as http:
+        listed = (await http.get("/v1/models")).json()["data"]
+        wrong = await http.post("/v1/chat/completions", json=BODY)
+        right = await http.post("/v1/chat/completions", json={**BODY, "model": "second"})
+
+    assert [model["id"] for model in listed] == ["first", "second"]
+    assert (wrong.status_code, right.status_code) == (404, 500)
+
+
+async def test_another_sites_page_cannot_ask_without_permission() -> None:
+    """A browser sends `text/plain` to any address; JSON only after asking the server."""
+    content = b'{"model": "stub", "messages": [{"role": "user", "content": "hi"}]}'
+    async with client() as http:
+        response = await http.post(
+            "/v1/chat/completions", content=content, headers={"content-type": "text/plain"}
+        )
+
+    assert response.status_code == 400
+
+
+async def test_the_schema_names_both_kinds_of_answer() -> None:
+    async with client() as http:
+        schema = (await http.get("/openapi.json")).json()
+
+    answers = schema["paths"]["/v1/chat/completions"]["post"]["responses"]
+    assert set(answers["200"]["content"]) == {"application/json", "text/event-stream"}
+    assert "400" in answers
