@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
 
 _MAX_DEPTH = 64
 """Deeper schemas are refused: no real tool comes close, and recursion must have a bound."""
@@ -86,10 +87,10 @@ def _schema(schema: Mapping[str, object], depth: int) -> dict[str, object]:
 
 def _keyword(key: str, value: object, depth: int) -> object:
     """Canonicalise one keyword's value by what JSON Schema says the keyword holds."""
-    if key in _NAME_SETS and isinstance(value, list | tuple):
-        return sorted({str(name) for name in value})
+    if key in _NAME_SETS and _are_strings(value):
+        return sorted(set(value))
     if key == "dependentRequired" and isinstance(value, Mapping):
-        return _map_values(value, lambda names: sorted(_strings(names)))
+        return _map_values(value, lambda names: _keyword("required", names, depth + 1))
     if key in _SCHEMA_MAPS and isinstance(value, Mapping):
         return _map_values(value, lambda member: _schema_or_flag(member, depth + 1))
     if key in _SCHEMA_LISTS and isinstance(value, list | tuple):
@@ -128,8 +129,8 @@ def _map_values(
     return {key: change(value[key]) for key in sorted(value)}
 
 
-def _strings(value: object) -> set[str]:
-    return {str(name) for name in value} if isinstance(value, list | tuple) else set()
+def _are_strings(value: object) -> TypeGuard[Sequence[str]]:
+    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
 
 
 def _has_type(schema: Mapping[str, object], name: str) -> bool:

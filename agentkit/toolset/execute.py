@@ -73,6 +73,9 @@ async def execute_calls(
     slots = asyncio.Semaphore(max_parallel)
 
     def answer(index: int, output: ToolOutput) -> None:
+        # A call that outlived its cancellation has its answer already.
+        if outputs[index] is not None:
+            return
         outputs[index] = output
         if on_output is not None:
             on_output(index, output)
@@ -84,8 +87,7 @@ async def execute_calls(
     contexts = [context_factory(call) for call in calls]
     tasks = [asyncio.create_task(work(index, context)) for index, context in enumerate(contexts)]
     try:
-        if tasks:
-            await asyncio.gather(*tasks)
+        await _finish(tasks)
     finally:
         try:
             await _stop(tasks)
@@ -122,6 +124,14 @@ async def _call(
         return await tool.call(arguments, context)
     except Exception as error:
         return ToolOutput.error(f"Tool {tool.spec.name!r} failed: {type(error).__name__}: {error}")
+
+
+async def _finish(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Wait for all. Not by `gather`, which, when cancelled, waits for tasks that refuse to end."""
+    if tasks:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
 
 
 async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:

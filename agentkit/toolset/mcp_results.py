@@ -7,9 +7,9 @@ said twice, and nothing is longer than the limit, since what enters a context st
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 
+from agentkit.toolset.results import encodable, finite
 from agentkit.toolset.tool import ToolOutput
 
 
@@ -29,13 +29,13 @@ def to_tool_output(result: Mapping[str, object], max_chars: int) -> ToolOutput:
         return ToolOutput.error("The server sent a malformed result: its content is no list.")
     blocks = [block if isinstance(block, Mapping) else {"type": "unknown"} for block in raw_blocks]
     texts = [_text_of(block) for block in blocks]
-    structured = _finite(result.get("structuredContent"))
+    structured = finite(result.get("structuredContent"))
     is_error = result.get("isError") is True
     shown = _joined(texts, structured) or (
         "The tool failed without a message." if is_error else "ok"
     )
     return ToolOutput(
-        content=cut(_encodable(shown), max_chars),
+        content=cut(encodable(shown), max_chars),
         is_error=is_error,
         blocks=tuple(block for block in blocks if block.get("type") != "text"),
         structured=structured,
@@ -81,7 +81,7 @@ def _compact(value: object) -> str:
 def _parse(text: str) -> object:
     """The JSON value that the text is, or the text itself."""
     try:
-        return _finite(json.loads(text))
+        return finite(json.loads(text))
     except (ValueError, RecursionError):
         return text
 
@@ -119,19 +119,3 @@ def _mime(block: Mapping[str, object]) -> object:
 def _size(data: object) -> str:
     """The size of base64 data."""
     return f"{len(data) * 3 // 4} bytes" if isinstance(data, str) else "no data"
-
-
-def _finite(value: object) -> object:
-    """JSON has no NaN and no infinities, though some servers write them: keep them as text."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {key: _finite(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_finite(member) for member in value]
-    return value
-
-
-def _encodable(text: str) -> str:
-    """Lone surrogates have no UTF-8 form: show them as `?`."""
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 
 from agentkit.toolset.tool import ToolOutput
@@ -24,7 +25,7 @@ def to_output(value: object) -> ToolOutput:
         case ToolOutput():
             return value
         case str():
-            return ToolOutput(content=_encodable(value))
+            return ToolOutput(content=encodable(value))
         case None:
             return ToolOutput(content="ok")
         case bytes() | bytearray() | memoryview():
@@ -32,7 +33,7 @@ def to_output(value: object) -> ToolOutput:
         case _:
             plain = _to_json_value(value)
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            return ToolOutput(content=_encodable(text), structured=plain)
+            return ToolOutput(content=encodable(text), structured=plain)
 
 
 def in_fixed_order(value: object, plain: object) -> object:
@@ -50,11 +51,27 @@ def in_fixed_order(value: object, plain: object) -> object:
     return plain
 
 
+def finite(value: object) -> object:
+    """A copy of a JSON value in which NaN and the infinities, which JSON lacks, are words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {key: finite(member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [finite(member) for member in value]
+    return value
+
+
+def encodable(text: str) -> str:
+    """The text with `?` for lone surrogates (of undecodable file names, say), which UTF-8 lacks."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _to_json_value(value: object) -> object:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
-        return in_fixed_order(value, to_jsonable_python(value, inf_nan_mode="strings"))
+        return finite(in_fixed_order(value, to_jsonable_python(value)))
     except (PydanticSerializationError, UnicodeDecodeError) as error:
         raise TypeError(
             f"a tool cannot return {type(value).__name__}: {error}; "
@@ -74,8 +91,3 @@ def _members(value: object) -> list[object]:
     if isinstance(fields, Mapping):
         return [getattr(value, name) for name in fields]
     return []
-
-
-def _encodable(text: str) -> str:
-    """Lone surrogates (from undecodable file names, say) have no UTF-8 form: show them as `?`."""
-    return text.encode("utf-8", "replace").decode("utf-8")
