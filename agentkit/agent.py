@@ -103,6 +103,9 @@ class Agent(Generic[Deps, Output]):
         output_type: type[Output] | None = None,
         settings: Settings | None = None,
         max_turns: int | None = None,
+        max_repairs: int | None = None,
+        max_retries: int | None = None,
+        max_parallel: int | None = None,
     ) -> None:
         self.deps = deps
         given = {key: value for key, value in locals().items() if key in _CONFIGURATION}
@@ -112,10 +115,10 @@ class Agent(Generic[Deps, Output]):
         self.name = self.name or _name_of(type(self))
         if self.output_type is None:
             self.output_type = _declared_output(type(self))
-        for limit in ("max_turns", "max_parallel"):
-            if getattr(self, limit) < 1:
+        for limit, least in _LIMITS.items():
+            if getattr(self, limit) < least:
                 raise ConfigurationError(
-                    f"{limit} must be at least 1, got {getattr(self, limit)!r}"
+                    f"{limit} must be at least {least}, got {getattr(self, limit)!r}"
                 )
 
     # What an application calls.
@@ -316,6 +319,8 @@ class _Session:
         self.stack = stack
         self.loop = asyncio.get_running_loop()
 
+
+_LIMITS = {"max_turns": 1, "max_repairs": 0, "max_retries": 0, "max_parallel": 1}
 
 _CONFIGURATION = frozenset(
     (

@@ -30,17 +30,16 @@ async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
         ConfigurationError: the parts of the team do not fit together.
     """
     connections = await _connect(plan.all_servers)
+    logged: set[tuple[str, str]] = set()
     try:
         for connection in connections:
             if connection.error is not None:
                 # Without its tools the agent would run, and quietly do worse.
                 raise connection.error
-            _log_warnings(connection, ())
-        known = [connection.warnings for connection in connections]
+        _log_warnings(connections, logged)
         yield build_team(plan, {each.server: each.tools for each in connections})
-        for connection, logged in zip(connections, known, strict=True):
-            _log_warnings(connection, logged)
     finally:
+        _log_warnings(connections, logged)
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
@@ -63,11 +62,14 @@ async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
         ) from error
 
 
-def _log_warnings(connection: McpConnection, logged: tuple[str, ...]) -> None:
-    """Log what was odd about a server and is not logged yet."""
-    for warning in connection.warnings:
-        if warning not in logged:
-            _LOGGER.warning("MCP server %r: %s", connection.server.alias, warning)
+def _log_warnings(connections: list[McpConnection], logged: set[tuple[str, str]]) -> None:
+    """Log what was odd about the servers and is not in `logged` yet."""
+    for connection in connections:
+        for warning in connection.warnings:
+            entry = (connection.server.alias, warning)
+            if entry not in logged:
+                logged.add(entry)
+                _LOGGER.warning("MCP server %r: %s", *entry)
 
 
 def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:

@@ -95,6 +95,17 @@ async def test_an_open_agent_keeps_its_server_for_many_runs(server: McpServer) -
     assert not is_alive(int(*pids))
 
 
+async def test_another_event_loop_gets_a_server_of_its_own(server: McpServer) -> None:
+    """A connection belongs to its loop; using it from another one would hang."""
+    model = ScriptedModel(lambda r: Call("notes__pid") if len(r.context.messages) == 1 else "done")
+    async with Agent(model=model, tools=[server]) as agent:
+        ours = await agent.run("x")
+        async with asyncio.timeout(60):
+            theirs = await asyncio.to_thread(agent.run_sync, "x")
+
+    assert results(ours) != results(theirs)
+
+
 async def test_a_team_shares_one_server_and_one_toolset(server: McpServer) -> None:
     reader = Agent(name="reader", tools=[server])
     model = ScriptedModel(
@@ -130,6 +141,18 @@ async def test_a_server_that_cannot_be_used_ends_the_run_before_the_model_is_ask
     with pytest.raises(McpConnectError, match=r"'broken'.*no key"):
         await Agent(model=model, tools=[server, broken]).run("x")
     assert model.calls == ()
+
+
+async def test_what_is_odd_about_a_server_is_logged_once(
+    server: McpServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "server.py"
+    path.write_text("print('a banner', flush=True)\n" + path.read_text())
+    await Agent(model=ScriptedModel([*script()]), tools=[server]).run("x")
+
+    (record,) = [record for record in caplog.records if record.name == "agentkit.mcp"]
+    assert "'notes'" in record.getMessage()
+    assert "a banner" in record.getMessage()
 
 
 async def test_two_different_servers_may_not_have_one_alias(server: McpServer) -> None:

@@ -18,9 +18,11 @@ class FakeEngine:
     def __init__(self, spec: str) -> None:
         self.spec = spec
         self.closed = 0
+        self.was_closed = threading.Event()
 
     def close(self) -> None:
         self.closed += 1
+        self.was_closed.set()
 
 
 class Loader:
@@ -137,7 +139,9 @@ async def test_an_engine_that_is_still_loading_is_closed_when_it_is_there() -> N
     registry.close()
     loader.gate.set()
 
-    assert (await asyncio.wait_for(asked, 10)).closed == 1
+    engine = await asyncio.wait_for(asked, 10)
+    assert await asyncio.to_thread(engine.was_closed.wait, 10)
+    assert engine.closed == 1
 
 
 def test_all_local_models_of_a_process_use_one_registry() -> None:
