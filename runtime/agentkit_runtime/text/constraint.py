@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,21 +129,26 @@ class ConstrainedAfterTrigger:
 
     def _begin(self, text: bytes, at: int) -> bool:
         """Put the grammar in force, from the trigger at `at` on; False if the text does not fit."""
-        ids = self._ids_from(text, at)
-        if self._matcher.validate_tokens(ids) < len(ids):
-            return False
-        self._matcher.consume_tokens(ids)
-        self._constrained = AlwaysConstrained(self._vocabulary, self._matcher)
-        return True
+        for ids in self._spellings(text, at):
+            if ids and self._matcher.validate_tokens(ids) == len(ids):
+                self._matcher.consume_tokens(ids)
+                self._constrained = AlwaysConstrained(self._vocabulary, self._matcher)
+                return True
+        return False
 
-    def _ids_from(self, text: bytes, at: int) -> list[int]:
-        """The generated ids from byte `at` on; made anew if a token reaches across."""
+    def _spellings(self, text: bytes, at: int) -> Iterator[list[int]]:
+        """Ids for the text from byte `at` on: the generated ones, then those it usually has.
+
+        The two differ where a token reaches across `at`, or spells out a tag that is a token.
+        """
         offset = 0
         for i, (_, data) in enumerate(self._tail):
             if offset == at:
-                return [token_id for token_id, _ in self._tail[i:]]
+                yield [token_id for token_id, _ in self._tail[i:]]
             offset += len(data)
-        return list(self._vocabulary.engine.tokenize_bytes(text[at:]))
+        behind = text[at:].decode("utf-8", errors="ignore")
+        if behind.encode() == text[at:]:
+            yield self._vocabulary.tokenizer.encode_rendered(behind, None)
 
     def _forget(self, n_bytes: int) -> None:
         """Drop tokens that end before the last `n_bytes`."""

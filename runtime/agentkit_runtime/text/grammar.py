@@ -51,7 +51,7 @@ class GrammarCompiler:
         plan = _plan(request)
         if not plan.tools and plan.schema is None:
             return None
-        source = _lark_source(plan, request, tool_format, self._tokenizer)
+        source = _lark_source(plan, request, tool_format, self._vocabulary)
         matcher = self._matcher(source, plan)
         if plan.is_free_first:
             return ConstrainedAfterTrigger(
@@ -163,7 +163,7 @@ def _callable_tools(request: ChatRequest) -> tuple[tuple[int, ChatTool], ...]:
 
 
 def _lark_source(
-    plan: _Plan, request: ChatRequest, tool_format: ToolFormat, tokenizer: Tokenizer
+    plan: _Plan, request: ChatRequest, tool_format: ToolFormat, vocabulary: Vocabulary
 ) -> str:
     """The grammar in llguidance's dialect of Lark."""
     starts: list[str] = []
@@ -171,7 +171,7 @@ def _lark_source(
     if plan.tools:
         starts.append("calls")
         several = request.parallel_tool_calls and tool_format.allows_parallel
-        rules += _call_rules(plan.tools, several, tool_format, tokenizer)
+        rules += _call_rules(plan.tools, several, tool_format, vocabulary)
     if plan.schema is not None:
         starts.append("answer")
         rules.append(f"answer: {_schema('response_schema', bounded(plan.schema))}")
@@ -182,10 +182,10 @@ def _call_rules(
     tools: Sequence[tuple[int, ChatTool]],
     several: bool,
     tool_format: ToolFormat,
-    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
 ) -> list[str]:
     def text(value: str) -> str:
-        return lark_literal(value, tokenizer)
+        return lark_literal(value, vocabulary)
 
     more = f" ({text(tool_format.separator)} call){{0,{MAX_PARALLEL_CALLS - 1}}}" if several else ""
     kinds = " | ".join(f"call_{i}" for i, _ in tools)

@@ -142,8 +142,8 @@ class _Rewriter:
             return changed
         types = _types(changed)
         if not types:
-            extra = {key: item for key, item in changed.items() if key in _ANNOTATIONS}
-            return {**extra, **self._any()}
+            # What else a schema says is not ours to drop: the grammar engine knows or refuses it.
+            return {**changed, **self._any()} if _is_annotation(changed) else changed
         changed.setdefault("type", types[0])
         for kind in types:
             changed = self._bounded_type(changed, kind)
@@ -227,7 +227,9 @@ def _types(schema: JsonObject) -> list[str]:
 
 
 def _is_annotation(schema: object) -> bool:
-    return isinstance(schema, Mapping) and schema.keys() <= _ANNOTATIONS
+    return isinstance(schema, Mapping) and all(
+        key in _ANNOTATIONS or str(key).startswith("x-") for key in schema
+    )
 
 
 def _with_single_member_merged(schema: JsonObject) -> JsonObject:

@@ -1,0 +1,219 @@
+"""Tool calls in streamed text: for every split the events add up to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentkit_runtime.chat import ChatEvent, ContentDelta, ToolCallArguments, ToolCallStart
+from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.toolcalls import (
+    HERMES,
+    LLAMA3,
+    MISTRAL,
+    TOOL_FORMATS,
+    ToolCallParser,
+    ToolFormat,
+    tool_format_for,
+)
+from tests.runtime.text import templates
+
+Folded = tuple[str, list[tuple[str, str]]]
+A = '{"city": "Oslo", "n": [1, {"x": "}]{\\"\\\\"}]}'
+HERMES_A = f'<tool_call>\n{{"name": "weather", "arguments": {A}}}\n</tool_call>'
+HERMES_B = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+
+CASES: list[tuple[ToolFormat, str, Folded]] = [
+    (HERMES, "", ("", [])),
+    (HERMES, "plain <b>text</b> <tool", ("plain <b>text</b> <tool", [])),
+    (HERMES, HERMES_A, ("", [("weather", A)])),
+    (HERMES, f"Let me see.\n{HERMES_A}", ("Let me see.", [("weather", A)])),
+    (HERMES, f"Two.\n\n{HERMES_A}\n{HERMES_B}", ("Two.\n", [("weather", A), ("now", "{}")])),
+    (HERMES, f"{HERMES_A} \n \n{HERMES_B}", ("", [("weather", A), ("now", "{}")])),
+    (HERMES, f"{HERMES_A}\nand text", ("\nand text", [("weather", A)])),
+    (HERMES, f"{HERMES_A}\n", ("", [("weather", A)])),
+    (
+        HERMES,
+        '<tool_call>{ "name" : "f" ,\n"arguments":{"a":1}\n}</tool_call>',
+        ("", [("f", '{"a":1}')]),
+    ),
+    (HERMES, '<tool_call>\n{"name": "f", "parameters": {}}\n</tool_call>', ("", [("f", "{}")])),
+    (
+        HERMES,
+        '<tool_call>\n{"name": "a\\u00e9\\n\\"b", "arguments": {}}\n</tool_call>',
+        ("", [('aé\n"b', "{}")]),
+    ),
+    # Not calls: shown as they were written.
+    (HERMES, "<tool_call>no json", ("<tool_call>no json", [])),
+    (HERMES, "x\n<tool_call>\n{}", ("x\n<tool_call>\n{}", [])),
+    (
+        HERMES,
+        '<tool_call>{"name": "f", "arguments": "str"}',
+        ('<tool_call>{"name": "f", "arguments": "str"}', []),
+    ),
+    (HERMES, f"<tool_call>oh\n{HERMES_B}", ("<tool_call>oh", [("now", "{}")])),
+    (HERMES, f"<tool_call>{HERMES_B}", ("<tool_call>", [("now", "{}")])),
+    (HERMES, '<tool_call>\n{"name": "f', ('<tool_call>\n{"name": "f', [])),
+    (HERMES, '<tool_call>\n{"name": "\\q', ('<tool_call>\n{"name": "\\q', [])),
+    (HERMES, '<tool_call>\n{"name": "\\ud800', ('<tool_call>\n{"name": "\\ud800', [])),
+    (HERMES, "<tool_call>" + " " * 80, ("<tool_call>" + " " * 80, [])),
+    # Behind whole arguments, what does not close the call is content.
+    (
+        HERMES,
+        '<tool_call>{"name": "f", "arguments": {}, "x": 1}</tool_call>',
+        (', "x": 1}</tool_call>', [("f", "{}")]),
+    ),
+    (HERMES, '<tool_call>{"name": "f", "arguments": {}}\n</tool', ("", [("f", "{}")])),
+    # Cut off inside the arguments.
+    (HERMES, '<tool_call>{"name": "f", "arguments": {"a": "b', ("", [("f", '{"a": "b')])),
+    (LLAMA3, f'{{"name": "weather", "parameters": {A}}}', ("", [("weather", A)])),
+    (LLAMA3, '{"name": "f", "parameters": {}} \n', ("", [("f", "{}")])),
+    (LLAMA3, '{"name": "Bob", "age": 3}', ('{"name": "Bob", "age": 3}', [])),
+    (LLAMA3, 'so {"name": "f", "parameters": {}}', ('so {"name": "f", "parameters": {}}', [])),
+    (LLAMA3, '{"na', ('{"na', [])),
+    (
+        MISTRAL,
+        f'[TOOL_CALLS] [{{"name": "weather", "arguments": {A}}}]',
+        ("", [("weather", A)]),
+    ),
+    (
+        MISTRAL,
+        'ok[TOOL_CALLS][{"name": "f", "arguments": {}, "id": "abcdefghi"}, '
+        '{"name": "g", "arguments": {"a": []}}] ',
+        ("ok ", [("f", "{}"), ("g", '{"a": []}')]),
+    ),
+    (MISTRAL, "[TOOL_CALLS] nothing", ("[TOOL_CALLS] nothing", [])),
+    (
+        MISTRAL,
+        '[TOOL_CALLS] [{"name": "f", "arguments": {}}; x',
+        ("; x", [("f", "{}")]),
+    ),
+]
+
+
+def parse(tool_format: ToolFormat, pieces: Iterable[str]) -> list[ChatEvent]:
+    parser = ToolCallParser(tool_format)
+    return [event for piece in pieces for event in parser.push(piece)] + parser.finish()
+
+
+def fold(events: Sequence[ChatEvent]) -> Folded:
+    """Add the events up; also checks that indexes rise and ids are unique."""
+    content: list[str] = []
+    calls: list[tuple[str, str]] = []
+    ids: set[str] = set()
+    for event in events:
+        match event:
+            case ContentDelta():
+                assert event.text
+                content.append(event.text)
+            case ToolCallStart():
+                assert event.index == len(calls)
+                calls.append((event.name, ""))
+                ids.add(event.id)
+            case ToolCallArguments():
+                assert event.index == len(calls) - 1
+                name, before = calls[event.index]
+                calls[event.index] = (name, before + event.text)
+            case _:
+                pytest.fail(f"unexpected event {event!r}")
+    assert len(ids) == len(calls)
+    return "".join(content), calls
+
+
+@pytest.mark.parametrize(("tool_format", "text", "expected"), CASES)
+def test_text_is_parsed_into_content_and_calls(
+    tool_format: ToolFormat, text: str, expected: Folded
+) -> None:
+    assert fold(parse(tool_format, [text])) == expected
+
+
+@pytest.mark.parametrize(("tool_format", "text", "expected"), CASES)
+def test_splitting_the_text_anywhere_changes_nothing(
+    tool_format: ToolFormat, text: str, expected: Folded
+) -> None:
+    assert fold(parse(tool_format, text)) == expected
+    for cut in range(1, len(text)):
+        assert fold(parse(tool_format, [text[:cut], text[cut:]])) == expected
+
+
+FRAGMENTS = st.lists(
+    st.sampled_from(
+        [
+            "<tool_call>",
+            "</tool_call>",
+            "\n",
+            '{"name": "f", "arguments": ',
+            "{}",
+            "}",
+            '{"a": "}"}',
+            '{"name": "f", "parameters": {"a": 1}}',
+            "[TOOL_CALLS]",
+            " [",
+            "]",
+            ", ",
+            "<tool",
+            "x",
+        ]
+    ),
+    max_size=12,
+)
+
+
+@given(fragments=FRAGMENTS, data=st.data(), name=st.sampled_from(sorted(TOOL_FORMATS)))
+@settings(max_examples=300, deadline=None)
+def test_any_pieces_of_any_text_give_the_same(
+    fragments: list[str], data: st.DataObject, name: str
+) -> None:
+    tool_format = next(form for form in TOOL_FORMATS.values() if form.name == name)
+    text = "".join(fragments)
+    cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6).map(sorted))
+    ends = [0, *cuts, len(text)]
+    pieces = [text[start:end] for start, end in pairwise(ends)]
+    assert fold(parse(tool_format, pieces)) == fold(parse(tool_format, [text]))
+
+
+def test_a_call_is_announced_as_soon_as_its_name_is_known_and_arguments_stream() -> None:
+    parser = ToolCallParser(HERMES, new_id=lambda: "id-1")
+    assert parser.push('<tool_call>\n{"name": "f", "arguments": ') == []
+    assert parser.push('{"a"') == [
+        ToolCallStart(index=0, id="id-1", name="f"),
+        ToolCallArguments(index=0, text='{"a"'),
+    ]
+    assert parser.push(": 1") == [ToolCallArguments(index=0, text=": 1")]
+    assert parser.is_unfinished
+    assert parser.push("}}\n</tool_call>") == [ToolCallArguments(index=0, text="}")]
+    assert not parser.is_unfinished
+    assert parser.finish() == []
+
+
+def test_content_is_not_held_back_longer_than_it_must() -> None:
+    parser = ToolCallParser(HERMES)
+    assert parser.push("Hello <to") == [ContentDelta("Hello ")]
+    assert parser.push("night>") == [ContentDelta("<tonight>")]
+
+
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS.values(), ids=lambda form: form.name)
+def test_what_a_format_writes_is_what_the_parser_reads(tool_format: ToolFormat) -> None:
+    calls = [("weather", A), ('odd "name"', "{}")][: 2 if tool_format.allows_parallel else 1]
+    written = tool_format.separator.join(tool_format.call_text(*call) for call in calls)
+    text = f"{tool_format.opening}{written}{tool_format.closing}"
+    assert fold(parse(tool_format, [text])) == ("", calls)
+
+
+def test_random_ids_are_unique() -> None:
+    text = "\n".join([HERMES_B] * 50)
+    starts = [event for event in parse(HERMES, [text]) if isinstance(event, ToolCallStart)]
+    assert len({start.id for start in starts}) == 50
+
+
+def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None:
+    assert tool_format_for(smollm2_template) is HERMES
+    assert tool_format_for(ChatTemplate(templates.QWEN)) is HERMES
+    llama = templates.QWEN.replace("<tool_call>\\n", "").replace("\\n</tool_call>", "")
+    assert tool_format_for(ChatTemplate(llama.replace('"arguments"', '"parameters"'))) is LLAMA3
+    mistral = templates.QWEN.replace("<tool_call>\\n", "[TOOL_CALLS] [")
+    assert tool_format_for(ChatTemplate(mistral)) is MISTRAL
