@@ -101,10 +101,11 @@ class McpConnection:
     async def close(self) -> None:
         """End the server. Returns when its processes are gone; calling it again does nothing."""
         self._is_closed = True
-        link, self._link = self._link, None
-        if link is not None:
-            self._note_link(link)
-            await link.close()
+        async with self._opening:
+            link, self._link = self._link, None
+            if link is not None:
+                self._note_link(link)
+                await link.close()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -164,7 +165,7 @@ class McpConnection:
         """The live link. If there is none, one task starts the server and the others wait."""
         async with self._opening:
             if self._is_closed:
-                raise McpConnectError(self.server.alias, "is closed; connect it again")
+                raise self._closed_error()
             if self._link is not None and self._link.is_alive:
                 return self._link
             if self._link is not None:
@@ -172,8 +173,15 @@ class McpConnection:
                 self._note_link(dead)
                 self._notes.append(f"the server was restarted: it {await dead.problem()}")
                 await dead.close(hurry=True)
-            self._link = await self._start()
-            return self._link
+            link = await self._start()
+            if self._is_closed:
+                await link.close(hurry=True)
+                raise self._closed_error()
+            self._link = link
+            return link
+
+    def _closed_error(self) -> McpConnectError:
+        return McpConnectError(self.server.alias, "is closed; connect it again")
 
     async def _start(self) -> McpLink:
         # Loading the SDK takes seconds: not on the event loop, and not from the server's time.

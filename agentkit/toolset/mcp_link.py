@@ -94,6 +94,9 @@ class McpLink:
     async def close(self, *, hurry: bool = False) -> None:
         """End session and process. Returns when both are gone, also if cancelled meanwhile."""
         self._stop.set()
+        if not self._ready.done():
+            # It waits for a handshake that may never come, and not yet for `_stop`.
+            self._owner.cancel()
         if hurry:
             self.transport.hurry.set()
         cancelled = False
