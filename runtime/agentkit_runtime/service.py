@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import logging
 import secrets
-import threading
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -72,11 +71,10 @@ class ChatService:
         """
         self._loaded = loaded
         self._namespace_key = namespace_key or secrets.token_bytes(32)
-        self._memory = memory or TokenMemory()
+        self._memory = TokenMemory() if memory is None else memory
         self._renderer = Renderer(loaded.tokenizer, loaded.template)
         self._format = self._renderer.tool_format
         self._compiler = GrammarCompiler(loaded.tokenizer)
-        self._prepare_lock = threading.Lock()
         self._numbers = itertools.count(1)
         self._stopped = False
 
@@ -151,9 +149,7 @@ class ChatService:
             identity=self._loaded.identity,
         )
         tokenizer = self._loaded.tokenizer
-        with self._prepare_lock:
-            pieces = self._render(request)
-            grammar = self._compiler.compile_for(request, self._format)
+        pieces = self._render(request)
         recalled = self._memory.recall(namespace, pieces)
         self._check_length(len(recalled.ids))
         generate = GenerateRequest(
@@ -162,7 +158,7 @@ class ChatService:
             namespace=namespace,
             text=GenerationText(tokenizer, request.sampling.stop),
             sampling=request.sampling,
-            grammar=grammar,
+            grammar=self._compiler.compile_for(request, self._format),
             eos_ids=tokenizer.eos_ids,
         )
         return Prepared(
@@ -201,16 +197,14 @@ class ChatService:
 def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[int]:
     """The leading `ids` whose bytes are exactly those of `text`; empty when there are none.
 
-    Cuts off an end-of-turn token and the tokens of a stop string. A reply with other special tokens
-    inside, or cut inside a character, has no such ids.
+    Cuts off an end-of-turn token and the tokens of a stop string. A reply with special tokens
+    inside, which are not visible, or cut inside a character has no such ids.
     """
     wanted = text.encode("utf-8", "surrogatepass")
     said = bytearray()
     for n, token_id in enumerate(ids):
         if len(said) >= len(wanted):
             return list(ids[:n]) if said == wanted else []
-        if tokenizer.is_special(token_id):
-            return []
         said += tokenizer.token_bytes(token_id)
     return list(ids) if said == wanted else []
 

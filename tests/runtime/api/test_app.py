@@ -58,6 +58,28 @@ async def test_what_the_service_raises_becomes_a_status_and_a_body(
     assert "secret" not in response.text
 
 
+@pytest.mark.parametrize(
+    ("field", "param"),
+    [
+        ("messages[2].content", "messages[2].content"),
+        ("messages[2].tool_calls[0].name", "messages[2].tool_calls[0].function.name"),
+        ("messages[2].tool_calls[0].id", "messages[2].tool_calls[0].id"),
+        ("tools", "tools"),
+        ("tools[1].parameters", "tools[1].function.parameters"),
+        ("allowed_tools", "tool_choice"),
+        ("prompt", "messages"),
+        (None, None),
+    ],
+)
+async def test_a_field_is_named_as_it_is_called_in_the_body(
+    field: str | None, param: str | None
+) -> None:
+    async with client(RequestRejected("no", field=field)) as http:
+        response = await http.post("/v1/chat/completions", json=BODY)
+
+    assert response.json()["error"]["param"] == param
+
+
 async def test_health_says_when_the_engine_has_stopped() -> None:
     async with client() as http:
         response = await http.get("/health")

@@ -26,6 +26,7 @@ from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.service import ChatService, ids_that_read
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.token_memory import TokenMemory
 from agentkit_runtime.types import SamplingParams
 from tests.runtime.service.scripted import (
     BOUND_S,
@@ -283,6 +284,14 @@ async def test_a_changed_reply_is_tokenised_as_usual(smollm2_text: Text) -> None
 
     assert prepared.n_reused_ids == 0
     assert content(events) == ANSWERS["hello"]
+
+
+async def test_replies_go_to_the_memory_that_was_given(smollm2_text: Text) -> None:
+    memory = TokenMemory()
+    with scripted_model(*smollm2_text, Script(smollm2_text[0], ANSWERS)) as loaded:
+        await collect(ChatService(loaded, memory=memory), request(user("hello")))
+
+    assert len(memory) == 1
 
 
 async def test_one_tenant_never_sees_what_another_cached(smollm2_text: Text) -> None:

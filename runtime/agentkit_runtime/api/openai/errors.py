@@ -6,6 +6,7 @@ echoes the request's body.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
@@ -80,9 +81,21 @@ def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
     return ApiError(f"{where}{message}", param=param, code="invalid_value")
 
 
+_WIRE_NAMES = (
+    (re.compile(r"^response_schema"), "response_format"),
+    (re.compile(r"^allowed_tools"), "tool_choice"),
+    (re.compile(r"^prompt"), "messages"),
+    (re.compile(r"^tools\[\d+\]"), r"\g<0>.function"),
+    (re.compile(r"tool_calls\[\d+\](?=\.(name|arguments))"), r"\g<0>.function"),
+)
+"""Where OpenAI's body calls a part of a `ChatRequest` otherwise."""
+
+
 def _wire_field(field: str | None) -> str | None:
-    """The OpenAI name of a `ChatRequest` field."""
-    return "response_format" if field == "response_schema" else field
+    """The OpenAI path of a `ChatRequest` field."""
+    for pattern, name in _WIRE_NAMES:
+        field = None if field is None else pattern.sub(name, field)
+    return field
 
 
 def _path(location: object) -> tuple[str | int, ...]:
