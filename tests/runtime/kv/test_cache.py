@@ -299,11 +299,12 @@ def test_releasing_twice_is_releasing_once(cache: KvCache, run: Run) -> None:
 def test_a_released_lease_cannot_be_used(cache: KvCache, run: Run) -> None:
     lease = run(cache, [1, 2])
     cache.release(lease)
-    for use in (
+    uses: list[Callable[[], None]] = [
         lambda: cache.grow(lease, 4),
         lambda: cache.shrink(lease, 0),
         lambda: cache.commit(lease, pack([1, 2])),
-    ):
+    ]
+    for use in uses:
         with pytest.raises(ValueError, match="2 committed tokens was released; acquire a new one"):
             use()
     assert lease.extents == []

@@ -24,7 +24,10 @@ from agentkit_runtime.kv.tree import RadixTree
 Prefix = tuple[int, ...]
 
 namespaces = st.sampled_from([b"one", b"two"])
-prompts = st.lists(st.integers(0, 1), min_size=1, max_size=14).map(tuple)
+prompts = st.lists(st.integers(0, 1), min_size=1, max_size=9).map(tuple)
+generated = st.lists(st.integers(0, 2), min_size=1, max_size=3).map(tuple)
+shares = st.sampled_from([0.0, 0.5, 1.0, 1.0])
+"""How much of what is computed gets committed."""
 
 
 class Oracle:
@@ -83,7 +86,7 @@ class Sequence:
 
 
 class CacheAgainstOracle(RuleBasedStateMachine):
-    @initialize(n_slots=st.integers(6, 48), eviction_step=st.integers(1, 6))
+    @initialize(n_slots=st.integers(8, 48), eviction_step=st.integers(1, 6))
     def start(self, n_slots: int, eviction_step: int) -> None:
         self.allocator = SlotAllocator(n_slots)
         self.tree = RadixTree()
@@ -95,40 +98,40 @@ class CacheAgainstOracle(RuleBasedStateMachine):
 
     # -- rules
 
-    @precondition(lambda self: len(self.running) < 6)
+    @precondition(lambda self: len(self.running) < 4)
     @rule(namespace=namespaces, prompt=prompts, uncached=st.integers(0, 3))
     def acquire(self, namespace: bytes, prompt: Prefix, uncached: int) -> None:
         self.begin(namespace, prompt, max_match=max(0, len(prompt) - uncached))
 
-    @precondition(lambda self: self.running and len(self.running) < 6)
-    @rule(data=st.data(), more=prompts)
-    def continue_a_running_sequence_in_another(self, data: st.DataObject, more: Prefix) -> None:
+    @precondition(lambda self: self.running and len(self.running) < 4)
+    @rule(data=st.data(), more=prompts, run=st.booleans(), release=st.booleans())
+    def fork(self, data: st.DataObject, more: Prefix, run: bool, release: bool) -> None:
+        """Another sequence goes on from somewhere in a running one; it may come and go at once."""
         parent = data.draw(st.sampled_from(self.running))
-        self.begin(parent.lease.namespace, (*parent.tokens, *more), max_match=None)
+        ends = [parent.lease.committed, len(parent.tokens), parent.lease.committed // 2]
+        shared = data.draw(st.sampled_from(ends))
+        prompt = (*parent.tokens[:shared], *more)
+        child = self.begin(parent.lease.namespace, prompt, max_match=len(prompt) - 1)
+        if run:
+            self.step(child, len(prompt), 0, 1.0)
+        if release and child in self.running:
+            self.running.remove(child)
+            self.cache.release(child.lease)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), n_tokens=st.integers(1, 8), reserve=st.integers(0, 4))
-    def compute_a_chunk(self, data: st.DataObject, n_tokens: int, reserve: int) -> None:
+    @rule(data=st.data(), n_tokens=st.integers(1, 6), reserve=st.integers(0, 4), commit=shares)
+    def prefill(self, data: st.DataObject, n_tokens: int, reserve: int, commit: float) -> None:
         sequence = data.draw(st.sampled_from(self.running))
-        end = min(len(sequence.tokens), sequence.computed + n_tokens)
-        if self.grow(sequence, end, reserve):
-            self.compute(sequence, end)
+        self.step(sequence, n_tokens, reserve, commit)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), part=st.floats(0, 1))
-    def commit_what_is_computed(self, data: st.DataObject, part: float) -> None:
+    @rule(data=st.data(), new=generated, reserve=st.integers(0, 4), commit=shares)
+    def generate(self, data: st.DataObject, new: Prefix, reserve: int, commit: float) -> None:
         sequence = data.draw(st.sampled_from(self.running))
-        committed = sequence.lease.committed
-        self.commit(sequence, committed + round(part * (sequence.computed - committed)))
+        sequence.tokens += new
+        self.step(sequence, len(sequence.tokens) - sequence.computed, reserve, commit)
 
-    @precondition(lambda self: self.running)
-    @rule(data=st.data(), token=st.integers(0, 2))
-    def generate(self, data: st.DataObject, token: int) -> None:
-        sequence = data.draw(st.sampled_from(self.running))
-        if sequence.computed == len(sequence.tokens):
-            sequence.tokens = (*sequence.tokens, token)
-
-    @precondition(lambda self: len(self.running) < 5)
+    @precondition(lambda self: len(self.running) < 3)
     @rule(namespace=namespaces, prompt=prompts)
     def two_equal_prompts_in_one_batch(self, namespace: bytes, prompt: Prefix) -> None:
         twins = [self.begin(namespace, prompt, max_match=len(prompt) - 1) for _ in range(2)]
@@ -153,13 +156,18 @@ class CacheAgainstOracle(RuleBasedStateMachine):
     @rule(data=st.data())
     def shrink(self, data: st.DataObject) -> None:
         sequence = data.draw(st.sampled_from(self.running))
-        self.cache.shrink(sequence.lease, sequence.computed)
-        assert sequence.lease.capacity == sequence.computed
+        lease = sequence.lease
+        kept = data.draw(st.integers(0, lease.capacity))
+        self.cache.shrink(lease, kept)
+        assert lease.capacity == max(kept, lease.committed)
+        sequence.computed = min(sequence.computed, lease.capacity)
 
-    @rule(n_tokens=st.integers(0, 12))
+    @precondition(lambda self: self.allocator.free_slots < 4)
+    @rule(n_tokens=st.integers(0, 6))
     def evict(self, n_tokens: int) -> None:
         assert self.cache.evict(n_tokens) == self.oracle.evict(n_tokens, self.protected())
 
+    @precondition(lambda self: self.cache.available < self.cache.n_slots // 2)
     @rule(namespace=st.none() | namespaces)
     def clear(self, namespace: bytes | None) -> None:
         before = self.oracle.total()
@@ -231,6 +239,17 @@ class CacheAgainstOracle(RuleBasedStateMachine):
         self.running.append(sequence)
         return sequence
 
+    def step(self, sequence: Sequence, n_tokens: int, reserve: int, commit: float) -> None:
+        """What a scheduler does for one sequence: compute a chunk, or preempt it."""
+        end = min(len(sequence.tokens), sequence.computed + n_tokens)
+        if not self.grow(sequence, end, reserve):
+            self.running.remove(sequence)
+            self.cache.release(sequence.lease)
+            return
+        self.compute(sequence, end)
+        uncommitted = end - sequence.lease.committed
+        self.commit(sequence, sequence.lease.committed + round(commit * uncommitted))
+
     def grow(self, sequence: Sequence, end: int, reserve: int) -> bool:
         lease = sequence.lease
         before, capacity = sequence.slots(), lease.capacity
@@ -280,7 +299,7 @@ class CacheAgainstOracle(RuleBasedStateMachine):
 TestCacheAgainstOracle = CacheAgainstOracle.TestCase
 TestCacheAgainstOracle.settings = settings(
     max_examples=200,
-    stateful_step_count=40,
+    stateful_step_count=60,
     derandomize=True,
     database=None,
     deadline=None,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import heapq
 import itertools
 import sys
@@ -9,7 +10,7 @@ import pytest
 
 from agentkit_runtime.kv.extent import Extent, total
 from agentkit_runtime.kv.integrity import check_tree
-from agentkit_runtime.kv.node import Node
+from agentkit_runtime.kv.node import Node, RootNode
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.kv.tree import RadixTree
 
@@ -179,10 +180,11 @@ def test_unlocking_what_is_not_locked_is_refused() -> None:
 def test_locking_a_node_that_was_evicted_is_refused() -> None:
     tree = RadixTree()
     node = tree.insert(b"n", pack([1]), [Extent(7, 1)]).node
-    tree.evict(1)
+    tree.insert(b"n", pack([2]), [Extent(8, 1)])
+    assert tree.evict(1) == [Extent(7, 1)]
     with pytest.raises(ValueError, match="has left the tree; match again"):
         tree.lock(node)
-    assert (tree.evictable_tokens, tree.protected_tokens) == (0, 0)
+    assert (tree.evictable_tokens, tree.protected_tokens) == (1, 0)
 
 
 def test_the_least_recently_used_leaf_leaves_first() -> None:
@@ -312,6 +314,23 @@ def test_a_namespace_without_tokens_and_locks_keeps_no_root() -> None:
     tree.insert(b"a", pack([1]), [Extent(0, 1)])
     tree.evict(1)
     assert list(tree.roots()) == []
+
+
+def test_cleared_nodes_are_garbage() -> None:
+    """A tenant whose prefixes are dropped must not stay in memory through the eviction queue."""
+
+    def n_nodes() -> int:
+        gc.collect()
+        return sum(type(thing) in (Node, RootNode) for thing in gc.get_objects())
+
+    before = n_nodes()
+    tree = RadixTree()
+    for leaf in range(1_000):
+        tree.insert(b"n", pack([leaf]), [Extent(leaf, 1)])
+    assert n_nodes() >= before + 1_000
+    assert total(tree.clear(b"n")) == 1_000
+    assert n_nodes() == before
+    assert tree.total_tokens == 0
 
 
 def test_clear_keeps_what_is_locked() -> None:
