@@ -156,7 +156,9 @@ class Root:
     @contextlib.contextmanager
     def _open_folder(self, parts: tuple[str, ...], path: str) -> Iterator[int]:
         """The descriptor of a folder below the root, reached without following any link."""
-        current = os.dup(self._fd)
+        # Opened anew, not duplicated: duplicates share a position, so that two listings at the same
+        # time would each get a part of the names.
+        current = os.open(".", _DIRECTORY, dir_fd=self._fd)
         try:
             for index, part in enumerate(parts):
                 entry = self._entry_at(current, parts[:index], part, path)

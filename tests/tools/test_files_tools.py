@@ -1,0 +1,269 @@
+"""What the tools of the files server answer."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from agentkit_tools import _listing, _search, files
+from agentkit_tools._listing import fits
+from agentkit_tools._root import Refused, Root
+from agentkit_tools._text import count_lines, lines_of, shown_name
+from agentkit_tools.files import FileTools
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def tools(root: Root) -> FileTools:
+    return FileTools(root)
+
+
+def test_a_folder_is_listed_in_order_with_sizes_and_line_counts(tools):
+    assert tools.list_files().splitlines() == [
+        "a.txt  15 bytes, 3 lines",
+        "binary.bin  9 bytes, binary",
+        "dangling  (link, cannot be read)",
+        "empty.txt  0 bytes, 0 lines",
+        "file_link  (link, cannot be read)",
+        "folder_link  (link, cannot be read)",
+        "inner_link  (link, cannot be read)",
+        "notes/",
+        "pipe  (special, cannot be read)",
+        "socket  (special, cannot be read)",
+    ]
+    assert tools.list_files("notes/b.md") == "notes/b.md  41 bytes, 4 lines"
+    assert tools.list_files("./notes/deep/") == "notes/deep/c.md  10 bytes, 1 line"
+
+
+def test_a_pattern_finds_files_in_all_folders_below(tools):
+    assert tools.list_files(pattern="*.md").splitlines() == [
+        "notes/b.md  41 bytes, 4 lines",
+        "notes/deep/c.md  10 bytes, 1 line",
+    ]
+    assert tools.list_files("notes", "deep/*.md") == "notes/deep/c.md  10 bytes, 1 line"
+    assert tools.list_files(pattern="**/c.*") == "notes/deep/c.md  10 bytes, 1 line"
+    assert tools.list_files(pattern="*.rs") == "[no file below '.' fits '*.rs']"
+    with pytest.raises(Refused, match="at most 200 characters"):
+        tools.list_files(pattern="*" * 300)
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "expected"),
+    [
+        ("a.md", "*.md", True),
+        ("x/a.md", "*.md", False),
+        ("x/a.md", "*/*.md", True),
+        ("a.md", "**/a.md", True),
+        ("x/y/a.md", "**/a.md", True),
+        ("x/y/a.md", "x/**", True),
+        ("x/y/a.md", "x/**/a.md", True),
+        ("x/a.md", "x/**/a.md", True),
+        ("x/a.md", "y/**", False),
+        ("a.MD", "*.md", False),
+        ("ab.md", "a?.[lm]d", True),
+    ],
+)
+def test_patterns_follow_the_usual_rules(path, pattern, expected):
+    assert fits(path, pattern) is expected
+
+
+def test_a_hostile_pattern_takes_no_time():
+    started = time.process_time()
+    assert not fits("/".join(["a" * 50] * 50), "/".join(["**", "*a" * 20 + "b"] * 3))
+    assert time.process_time() - started < 1
+
+
+def test_long_lists_are_cut_with_a_note(tools, folder, monkeypatch):
+    monkeypatch.setattr(_listing, "_MAX_SHOWN", 2)
+    assert tools.list_files().splitlines()[2] == "[8 more; use a pattern such as '*.md']"
+    assert tools.list_files(pattern="*").splitlines()[2].startswith("[more than 2 files fit")
+
+
+def test_an_empty_folder_and_odd_names_are_shown_safely(tools, folder):
+    (folder / "hollow").mkdir()
+    assert tools.list_files("hollow") == "['hollow' is empty]"
+    (folder / "hollow" / "new\nline\x1b[31m.txt").write_text("x")
+    Path(os.fsdecode(os.fsencode(folder / "hollow") + b"/caf\xe9.txt")).write_text("x")
+    assert tools.list_files("hollow").splitlines() == [
+        "hollow/caf\\udce9.txt  1 bytes, 1 line",
+        "hollow/new\\nline\\x1b[31m.txt  1 bytes, 1 line",
+    ]
+    assert "\\nline" in tools.search_text("x", "hollow")
+    assert shown_name("grüße 🎈") == "grüße 🎈"
+
+
+def test_lines_are_read_with_their_numbers(tools):
+    assert tools.read_lines("a.txt") == "a.txt: lines 1-3 of 3\n  1| one\n  2| two\n  3| three"
+    assert tools.read_lines("a.txt", 2, 2) == "a.txt: lines 2-2 of 3\n  2| two"
+    assert tools.read_lines("a.txt", 2, 99) == "a.txt: lines 2-3 of 3\n  2| two\n  3| three"
+    assert tools.read_lines("./notes//b.md", 4) == "notes/b.md: lines 4-4 of 4\n  4| No end of line"
+    assert tools.read_lines("empty.txt") == "empty.txt: empty, 0 lines"
+
+
+def test_line_numbers_are_aligned(tools, folder):
+    (folder / "long.txt").write_text("x\n" * 12)
+    assert tools.read_lines("long.txt", 9, 10).splitlines()[1:] == ["   9| x", "  10| x"]
+
+
+def test_ranges_that_make_no_sense_are_refused(tools):
+    with pytest.raises(Refused, match=r"'a\.txt' has 3 lines; start must be at most 3"):
+        tools.read_lines("a.txt", 4)
+    with pytest.raises(Refused, match="end must be at least start, which is 2, and not 1"):
+        tools.read_lines("a.txt", 2, 1)
+
+
+def test_reads_are_cut_by_lines_by_characters_and_within_a_line(tools, folder, monkeypatch):
+    (folder / "long.txt").write_text("x\n" * 1000)
+    lines = tools.read_lines("long.txt", 11).splitlines()
+    assert (lines[0], lines[-1]) == (
+        "long.txt: lines 11-410 of 1000",
+        "[cut here; go on with start=411]",
+    )
+    assert "cut here" not in tools.read_lines("long.txt", 11, 20)
+    (folder / "wide.txt").write_text(("y" * 5000 + "\n") * 100)
+    lines = tools.read_lines("wide.txt").splitlines()
+    assert lines[1].endswith("yy ... [line of 5000 characters]")
+    assert len("\n".join(lines)) < files.MAX_READ_CHARS + 200
+    monkeypatch.setattr(files, "MAX_READ_CHARS", 10)
+    assert tools.read_lines("wide.txt", 3).splitlines()[0] == "wide.txt: lines 3-3 of 100"
+
+
+def test_binary_huge_and_undecodable_files(tools, folder, monkeypatch):
+    with pytest.raises(Refused, match=r"'binary\.bin' is a binary file, or not UTF-8 text"):
+        tools.read_lines("binary.bin")
+    (folder / "utf16.txt").write_text("hello", encoding="utf-16")
+    with pytest.raises(Refused, match="binary file, or not UTF-8"):
+        tools.read_lines("utf16.txt")
+    (folder / "latin.txt").write_bytes(b"caf\xe9\n")
+    assert tools.read_lines("latin.txt").endswith("1| caf\ufffd")
+    (folder / "bom.txt").write_text("x\n", encoding="utf-8-sig")
+    assert tools.read_lines("bom.txt").endswith("1| x")
+    with (folder / "huge.txt").open("wb") as huge:
+        huge.truncate(10**12)
+    with pytest.raises(Refused, match=r"'huge\.txt' is larger than 10485760 bytes"):
+        tools.read_lines("huge.txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a\n", ["a"]),
+        ("a\n\n", ["a", ""]),
+        ("\r\na\x0bb\u2028c\r", ["", "a\x0bb\u2028c"]),
+    ],
+)
+def test_lines_end_at_line_feeds_and_nowhere_else(text, lines):
+    assert lines_of(text) == lines
+    assert count_lines(text.encode()) == len(lines)
+
+
+def test_tools_may_be_called_from_many_threads_at_once(tools):
+    """Regression: folder descriptors that shared a position gave each listing a part of it."""
+    expected = (tools.list_files(), tools.search_text("tea"))
+    with ThreadPoolExecutor(8) as pool:
+        lists = list(pool.map(lambda _: tools.list_files(), range(100)))
+        searches = list(pool.map(lambda _: tools.search_text("tea"), range(100)))
+    assert ({*lists}, {*searches}) == ({expected[0]}, {expected[1]})
+
+
+def test_text_is_found_in_a_fixed_order(tools):
+    assert tools.search_text("tea").splitlines() == [
+        "notes/b.md:3: A line about tea.",
+        "notes/deep/c.md:1: Deep tea.",
+        "[2 lines found, 5 files searched; not searched: 1 binary, 4 link, 2 special]",
+    ]
+    assert tools.search_text("KÖLN", "notes", ignore_case=True).splitlines() == [
+        "notes/grüße 🎈.txt:1: Grüße aus Köln",
+        "[1 line found, 3 files searched]",
+    ]
+    assert tools.search_text("t.a", "notes/b.md") == "[0 lines found, 1 files searched]"
+    assert tools.search_text("two", "a.txt").splitlines()[0] == "a.txt:2: two"
+
+
+def test_regular_expressions_are_found_too(tools):
+    assert tools.search_text(r"^t\w+$", "a.txt", regex=True).splitlines()[:2] == [
+        "a.txt:2: two",
+        "a.txt:3: three",
+    ]
+    assert tools.search_text("TEA", regex=True, ignore_case=True).count("tea") == 2
+    with pytest.raises(Refused, match="is no valid regular expression: missing \\)"):
+        tools.search_text("(", regex=True)
+
+
+def test_a_catastrophic_regular_expression_is_stopped(tools, folder, monkeypatch):
+    monkeypatch.setattr(_search, "_MAX_SECONDS", 0.7)
+    (folder / "evil.txt").write_text("a" * 60 + "!\n")
+    started = time.monotonic()
+    with pytest.raises(Refused, match="takes too long; avoid nested repetition"):
+        tools.search_text("^(a+)+$", "evil.txt", regex=True)
+    assert time.monotonic() - started < 10
+
+
+def test_a_hostile_plain_query_takes_linear_time(tools, folder):
+    (folder / "evil.txt").write_text("A" * 2_000_000 + "\n")
+    started = time.process_time()
+    tools.search_text("a" * 999 + "b", "evil.txt", ignore_case=True)
+    assert time.process_time() - started < 2
+
+
+def test_results_are_bounded_and_long_lines_show_the_place_of_the_match(tools, folder, monkeypatch):
+    (folder / "many.txt").write_text("hit\n" * 100)
+    lines = tools.search_text("hit", "many.txt", max_results=3).splitlines()
+    assert lines == [
+        *(f"many.txt:{n}: hit" for n in (1, 2, 3)),
+        "[more than 3 lines found; narrow the query or the path]",
+    ]
+    assert len(tools.search_text("hit", "many.txt", max_results=100).splitlines()) == 101
+    (folder / "wide.txt").write_text("x" * 100_000 + "needle" + "y" * 100_000 + "\n")
+    line = tools.search_text("needle", "wide.txt").splitlines()[0]
+    assert "needle" in line
+    assert len(line) < 2200
+    for query in ("", "x" * 1001):
+        with pytest.raises(Refused, match="1 to 1000 characters"):
+            tools.search_text(query)
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "words"),
+    [
+        ("_MAX_SCANNED_FILES", 2, "stopped after 2 files"),
+        ("_MAX_SCANNED_BYTES", 1, "stopped after 1 bytes"),
+        ("_MAX_SECONDS", -1.0, "stopped after -1 seconds"),
+    ],
+)
+def test_a_search_that_reaches_a_bound_says_so(tools, monkeypatch, bound, value, words):
+    monkeypatch.setattr(_search, bound, value)
+    assert words in tools.search_text("tea")
+
+
+def test_what_could_not_be_searched_is_counted_but_a_named_file_is_refused(tools, folder):
+    with (folder / "huge.txt").open("wb") as huge:
+        huge.truncate(10**12)
+    assert "1 too large" in tools.search_text("tea")
+    with pytest.raises(Refused, match="larger than"):
+        tools.search_text("tea", "huge.txt")
+    with pytest.raises(Refused, match="is a pipe"):
+        tools.search_text("tea", "pipe")
+
+
+def test_a_missing_file_is_answered_with_what_is_there(tools, folder):
+    def explained(path: str) -> str:
+        with pytest.raises(Refused) as caught:
+            tools.read_lines(path)
+        return tools.explain(caught.value)
+
+    assert explained("notes/c.md") == (
+        "no such file 'c.md' in 'notes'; in it are: b.md, deep/, grüße 🎈.txt"
+    )
+    assert explained("note/b.md").startswith("no such file 'note' in '.'; in it are: notes/, ")
+    assert explained("notes/deep/x") == "no such file 'x' in 'notes/deep'; in it are: c.md"
+    for number in range(30):
+        (folder / "notes" / f"{number}.txt").write_text("")
+    assert explained("notes/zzz").endswith(" and 13 more")
