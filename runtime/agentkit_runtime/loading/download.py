@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx2
@@ -79,14 +80,14 @@ def _fetch(client: httpx2.Client, url: str, part: Path, total_bytes: int, advanc
 def _start_of(response: httpx2.Response, present: int, part: Path) -> int:
     """Where in the file the response's body begins."""
     status = response.status_code
-    if status == httpx2.codes.PARTIAL_CONTENT:
+    if status == HTTPStatus.PARTIAL_CONTENT:
         if not response.headers.get("Content-Range", "").startswith(f"bytes {present}-"):
             part.unlink(missing_ok=True)
             raise _TryAgain("the server sent another range than it was asked for")
         return present
-    if status == httpx2.codes.OK:
+    if status == HTTPStatus.OK:
         return 0
-    if status == httpx2.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+    if status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         part.unlink(missing_ok=True)
         raise _TryAgain("the server's file is shorter than what is already here")
     if status in _WORTH_A_RETRY:
