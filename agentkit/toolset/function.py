@@ -217,6 +217,8 @@ class FunctionTool(Generic[P, R]):
         from agentkit.toolset.schema import ArgumentSchema
 
         arguments = ArgumentSchema.of(signature, self.name)
+        # Resolved: the local names of the place of definition need not be kept alive any longer.
+        self._names = {}
         description = self._description
         spec = ToolSpec(
             name=self.name,

@@ -79,10 +79,10 @@ async def test_a_long_result_is_cut_before_the_model_sees_it(server):
 
 
 async def test_a_call_without_an_answer_times_out_and_the_session_goes_on(server):
-    async with server("plain", call_timeout_s=0.3).connect() as connection:
+    async with server("plain", call_timeout_s=1.5).connect() as connection:
         output = await call(connection, "hang")
         assert output == ToolOutput.error(
-            "MCP server 'bad' did not answer within 0.3 s. "
+            "MCP server 'bad' did not answer within 1.5 s. "
             "Whether the call had an effect is unknown."
         )
         state = json.loads((await call(connection, "state")).content)
@@ -223,7 +223,7 @@ async def test_calls_of_a_turn_run_through_the_toolset(server, context):
         def __init__(self, id: str, name: str, arguments: str) -> None:
             self.id, self.name, self.arguments = id, name, arguments
 
-    async with server("plain", call_timeout_s=0.3).connect() as connection:
+    async with server("plain", call_timeout_s=1.5).connect() as connection:
         outputs = await execute_calls(
             Toolset(connection.tools),
             [
