@@ -27,11 +27,6 @@ _TEKKEN = (
     rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*"
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_GPT4O = (
-    rf"[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]*[{_LOWER}]+{_CONTRACTION}?"
-    rf"|[^\r\n\p{{L}}\p{{N}}]?[{_UPPER}]+[{_LOWER}]*{_CONTRACTION}?"
-    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 _DEEPSEEK_V3 = (
     r"\p{N}{1,3}",
     r"[一-龥぀-ゟ゠-ヿ]+",
@@ -75,7 +70,6 @@ SPLIT_RULES: Mapping[str, SplitRule] = MappingProxyType(
         "deepseek-r1-qwen": SplitRule((_QWEN2,)),
         "megrez": SplitRule((_QWEN2,)),
         "tekken": SplitRule((_TEKKEN,), ignore_merges=True),
-        "gpt-4o": SplitRule((_GPT4O,)),
         "deepseek-v3": SplitRule(_DEEPSEEK_V3),
     }
 )

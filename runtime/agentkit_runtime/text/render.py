@@ -51,7 +51,7 @@ class Rendered:
     boundaries: tuple[Boundary, ...]
     """Rising; the last one is the end of the prompt."""
     warnings: tuple[str, ...] = ()
-    """What had to be moved because the template cannot say it."""
+    """What had to be moved or left out because the template or the vocabulary cannot say it."""
 
 
 class Renderer:
@@ -88,13 +88,16 @@ class Renderer:
             tools=[_template_tool(tool) for tool in tools] or None,
             add_generation_prompt=add_generation_prompt,
         )
+        plain = text if escape is None else text.replace(escape, "")
+        if self.tokenizer.loses_text(plain):
+            warnings.append("some control characters have no token in this model and were left out")
         ids: list[int] = []
         boundaries: list[Boundary] = []
-        for piece in self.tokenizer.split_rendered(text, escape):
+        for piece in self.tokenizer.split_rendered(text, escape, tenant=request.tenant):
             ids.extend(piece.ids)
             boundaries.append(Boundary(piece.end, len(ids)))
         return Rendered(
-            text=text if escape is None else text.replace(escape, ""),
+            text=plain,
             marked_text=text,
             escape=escape,
             ids=tuple(ids),

@@ -27,6 +27,28 @@ def metaspace_bytes(piece: str) -> bytes:
     return piece.replace("\u2581", " ").encode("utf-8")
 
 
+
+
+
+DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
+    {"byte-level": byte_level_bytes, "metaspace": metaspace_bytes}
+)
+
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+_BYTE_OF[character] for character in piece])
+    except KeyError:
+        return piece.encode("utf-8")
+
+
+def metaspace_bytes(piece: str) -> bytes:
+    """Bytes of a SentencePiece style piece."""
+    if match := _BYTE_PIECE.fullmatch(piece):
+        return bytes([int(match[1], 16)])
+    return piece.replace("\u2581", " ").encode("utf-8")
+
+
 DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
     {"byte-level": byte_level_bytes, "metaspace": metaspace_bytes}
 )

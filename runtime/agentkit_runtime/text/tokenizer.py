@@ -12,9 +12,13 @@ from pathlib import Path
 
 from agentkit_runtime.text.folder_vocabulary import folder_vocabulary
 from agentkit_runtime.text.gguf_vocabulary import gguf_vocabulary
-from agentkit_runtime.text.token_bytes import DECODERS
+from agentkit_runtime.text.piece_cache import PieceCache
+from agentkit_runtime.text.token_bytes import DECODERS, byte_alphabet
 from agentkit_runtime.text.trust import Marker
 from agentkit_runtime.text.vocabulary import Vocabulary
+
+_CACHED_CHARS = 8_000_000
+"""How much text of rendered pieces is remembered with its ids, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,11 @@ class RenderedPiece:
 
 
 class Tokenizer:
-    """Encodes and decodes; holds no state between calls and can be shared between threads.
+    """Encodes and decodes. Can be shared between threads.
 
     Special tokens are the vocabulary's control tokens. Only `encode_rendered` recognises them: in
-    `encode` their texts are plain text. BOS is never added unless `encode_prompt` is asked.
+    `encode` their texts are plain text. BOS is never added unless `encode_prompt` is asked. Bytes
+    that the vocabulary has no token for have no ids; `loses_text` tells.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -51,6 +56,14 @@ class Tokenizer:
         )
         self.marker = Marker(self.special_texts)
         self._special_pattern = self._compile_special_pattern()
+        self._first_pieces = PieceCache(
+            lambda text: tuple(self._encode_piece(text, starts_text=True)),
+            max_chars=_CACHED_CHARS // 8,
+        )
+        self._later_pieces = PieceCache(
+            lambda text: tuple(self._encode_piece(text, starts_text=False)),
+            max_chars=_CACHED_CHARS,
+        )
 
     @classmethod
     def from_gguf(cls, metadata: Mapping[str, object]) -> Tokenizer:
@@ -72,15 +85,18 @@ class Tokenizer:
         ids = self.encode(text)
         return ids if bos is None else [bos, *ids]
 
-    def encode_rendered(self, text: str, escape: str | None) -> list[int]:
+    def encode_rendered(self, text: str, escape: str | None, *, tenant: str = "") -> list[int]:
         """Ids of a chat template's output: special tokens are recognised.
 
         `escape` is the mark that `trust` put into strings from outside; it is dropped from the
-        plain pieces. None: nothing was marked.
+        plain pieces. None: nothing was marked. Pieces are remembered for `tenant` alone.
         """
-        return [token_id for piece in self.split_rendered(text, escape) for token_id in piece.ids]
+        pieces = self.split_rendered(text, escape, tenant=tenant)
+        return [token_id for piece in pieces for token_id in piece.ids]
 
-    def split_rendered(self, text: str, escape: str | None) -> Iterator[RenderedPiece]:
+    def split_rendered(
+        self, text: str, escape: str | None, *, tenant: str = ""
+    ) -> Iterator[RenderedPiece]:
         """The pieces of a template's output, in order. Each special token is a piece of its own.
 
         The ids of a piece depend on that piece alone (and on whether it starts the text), so a cut
@@ -89,13 +105,17 @@ class Tokenizer:
         position = 0
         for match in self._special_pattern.finditer(text) if self._special_pattern else ():
             if match.start() > position:
-                yield self._plain_piece(text, position, match.start(), escape)
+                yield self._plain_piece(text, position, match.start(), escape, tenant)
             matched = match[0] if match[0] in self._special_ids else match[0].strip()
             special = (self._special_ids[matched],)
             yield RenderedPiece(match.start(), match.end(), special, is_special=True)
             position = match.end()
         if position < len(text):
-            yield self._plain_piece(text, position, len(text), escape)
+            yield self._plain_piece(text, position, len(text), escape, tenant)
+
+    def loses_text(self, text: str) -> bool:
+        """Whether `text` holds bytes that the vocabulary cannot write (rare control characters)."""
+        return self._unwritable is not None and bool(self._unwritable.search(text.encode("utf-8")))
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """Text of `ids`; bytes that are not UTF-8 become U+FFFD, ids without a token nothing."""
@@ -152,11 +172,27 @@ class Tokenizer:
         digest.update(self.backend.to_str().encode())
         return digest.hexdigest()
 
-    def _plain_piece(self, text: str, start: int, end: int, escape: str | None) -> RenderedPiece:
+    @cached_property
+    def _unwritable(self) -> re.Pattern[bytes] | None:
+        """Matches bytes without a token; None if every byte has one."""
+        if self._vocabulary.bytes_style != "byte-level":
+            return None
+        missing = [
+            byte
+            for piece, byte in byte_alphabet().items()
+            if self.backend.token_to_id(piece) is None
+        ]
+        return (
+            re.compile(b"|".join(re.escape(bytes([byte])) for byte in missing)) if missing else None
+        )
+
+    def _plain_piece(
+        self, text: str, start: int, end: int, escape: str | None, tenant: str
+    ) -> RenderedPiece:
         piece = text[start:end]
         if escape is not None:
             piece = piece.replace(escape, "")
-        ids = tuple(self._encode_piece(piece, starts_text=start == 0))
+        ids = (self._first_pieces if start == 0 else self._later_pieces)(tenant, piece)
         return RenderedPiece(start, end, ids, is_special=False)
 
     def _encode_piece(self, text: str, *, starts_text: bool) -> list[int]:

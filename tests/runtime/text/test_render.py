@@ -302,3 +302,13 @@ def test_call_ids_that_mistrals_templates_refuse_are_replaced() -> None:
     call_id = text.split("]")[-1].split("r=")[0]
     assert text.endswith(f"]{call_id}r={call_id}")
     assert len(call_id) == 9
+
+
+def test_characters_that_the_vocabulary_cannot_write_are_left_out_with_a_warning(
+    smollm2: Tokenizer, smollm2_renderer: Renderer
+) -> None:
+    """llama.cpp leaves them out too, but says nothing."""
+    rendered = smollm2_renderer.render(request(user("a\x04b")))
+    assert "left out" in rendered.warnings[0]
+    assert "ab<|im_end|>" in smollm2.decode(rendered.ids, skip_special=False)
+    assert smollm2_renderer.render(request(user("a\x05b 🙂 \t\r\n"))).warnings == ()
