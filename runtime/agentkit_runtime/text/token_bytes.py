@@ -27,35 +27,6 @@ def metaspace_bytes(piece: str) -> bytes:
     return piece.replace("\u2581", " ").encode("utf-8")
 
 
-
-
-
-DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
-    {"byte-level": byte_level_bytes, "metaspace": metaspace_bytes}
-)
-
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-
-_BYTE_OF[character] for character in piece])
-    except KeyError:
-        return piece.encode("utf-8")
-
-
-def metaspace_bytes(piece: str) -> bytes:
-    """Bytes of a SentencePiece style piece."""
-    if match := _BYTE_PIECE.fullmatch(piece):
-        return bytes([int(match[1], 16)])
-    return piece.replace("\u2581", " ").encode("utf-8")
-
-
-DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
-    {"byte-level": byte_level_bytes, "metaspace": metaspace_bytes}
-)
-
-_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-
 def byte_alphabet() -> dict[str, int]:
     """GPT-2's bijection: printable Latin-1 is itself, the other bytes count up from U+0100."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -65,4 +36,9 @@ def byte_alphabet() -> dict[str, int]:
     return alphabet
 
 
+DECODERS: Mapping[BytesStyle, Callable[[str], bytes]] = MappingProxyType(
+    {"byte-level": byte_level_bytes, "metaspace": metaspace_bytes}
+)
+
 _BYTE_OF: Mapping[str, int] = MappingProxyType(byte_alphabet())
+_BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
