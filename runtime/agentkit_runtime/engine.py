@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 from agentkit_runtime.core import CoreStats, EngineCore
 from agentkit_runtime.errors import EngineStopped
@@ -100,6 +101,11 @@ class Engine:
         except EngineStopped:
             return  # everything has ended already
 
+    @property
+    def alive(self) -> bool:
+        """True while the engine takes requests: started, not closed, and without a fault."""
+        return self._thread.is_alive() and not self._closing
+
     def stats(self) -> CoreStats:
         """Return the snapshot taken after the last step."""
         return self._stats
@@ -122,8 +128,9 @@ class Engine:
         finally:
             with self._wake:
                 self._closing = True
-            for command in self._commands:  # requests that were never seen get their end, too
-                command()
+            while self._commands:  # requests that were never seen get their end, too
+                with suppress(Exception):
+                    self._commands.popleft()()
             self._core.fail_pending(message)
             self._publish()
 
@@ -134,10 +141,8 @@ class Engine:
                 self._wake.wait()
             if self._closing:
                 return False
-            commands = list(self._commands)
-            self._commands.clear()
-        for command in commands:
-            command()
+        while self._commands:  # one by one: those behind a failing one are not lost
+            self._commands.popleft()()
         self._core.step()
         self._publish()
         return True

@@ -72,7 +72,7 @@ class Decoder:
         else:
             # One rotation for queries and keys: they are neighbours in the fused product.
             rotated = rotate(heads[:, : config.n_heads + config.n_kv_heads], cos, sin)
-            q, k = rotated.split((config.n_heads, config.n_kv_heads), dim=1)
+            q, k = rotated[:, : config.n_heads], rotated[:, config.n_heads :]
         keys, values = pool
         keys.index_copy_(0, batch.slots, k.to(keys.dtype))
         values.index_copy_(0, batch.slots, v.to(values.dtype))
