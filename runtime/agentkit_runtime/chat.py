@@ -1,7 +1,7 @@
 """The chat layer's values: what an API or the in-process adapter asks for, and what it gets back.
 
-`service.ChatService` turns a `ChatRequest` into tokens and a grammar, runs the engine, and turns its
-output into `ChatEvent`s. HTTP front ends and the framework's local adapter both speak only this.
+`service.ChatService` turns a `ChatRequest` into tokens and a grammar, runs the engine, and turns
+its output into `ChatEvent`s. HTTP front ends and the framework's local adapter both speak only this.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ChatToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """One message. Only assistant messages carry `tool_calls`, only tool messages `tool_call_id`."""
+    """One message. `tool_calls` are an assistant's only, `tool_call_id` a tool message's."""
 
     role: Role
     content: str = ""
@@ -63,7 +63,7 @@ class ChatRequest:
     allowed_tools: frozenset[str] | None = None
     """A mask: the tools that may be called now. The prompt still shows all `tools`. None = all."""
     response_schema: Mapping[str, object] | None = None
-    """JSON schema of the final answer. With tools the model may call a tool or answer in the schema."""
+    """JSON schema of the final answer. With tools, the model may also call one of them."""
     parallel_tool_calls: bool = False
     sampling: SamplingParams = field(default_factory=SamplingParams)
     tenant: str = "default"

@@ -2,7 +2,7 @@
 
 RuntimeFault
 ├── ModelNotFound       the model string names nothing we can find or fetch
-├── UnsupportedModel    the file is fine, but we do not know its architecture, tokenizer or tensor type
+├── UnsupportedModel    the file is fine, but its architecture, tokenizer or tensor type is unknown
 ├── RequestRejected     the request can never run here (bad grammar, bad template input)
 │   └── PromptTooLong   the rendered prompt leaves no room in the context; names tokens and limit
 ├── OutOfSlots          no KV slot is free or evictable right now (the scheduler preempts on it)

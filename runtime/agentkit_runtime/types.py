@@ -57,7 +57,7 @@ class Grammar(Protocol):
     """Restricts which tokens may come next. One instance belongs to one generation."""
 
     def apply(self, logits: torch.Tensor) -> None:
-        """Set forbidden tokens of `logits` [vocab] to -inf, in place. May do nothing (free text)."""
+        """Set forbidden tokens of `logits` [vocab] to -inf, in place. Free text forbids none."""
 
     def accept(self, token_id: int) -> None:
         """Advance by one generated token."""

@@ -40,7 +40,7 @@ def test_the_wheel_ships_type_information_for_each_package(wheel: Path) -> None:
 def test_importing_agentkit_loads_no_torch_no_sdk_and_no_mcp() -> None:
     code = (
         "import sys, agentkit; from agentkit import Agent, tool;"
-        "heavy = {'torch', 'mcp', 'openai', 'anthropic', 'transformers', 'agentkit_runtime', 'rich'};"
+        "heavy = {'torch', 'mcp', 'openai', 'anthropic', 'transformers', 'agentkit_runtime'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
     assert _python(code) == "[]"
