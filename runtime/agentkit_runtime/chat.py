@@ -1,7 +1,8 @@
 """The chat layer's values: what an API or the in-process adapter asks for, and what it gets back.
 
-`service.ChatService` turns a `ChatRequest` into tokens and a grammar, runs the engine, and turns
-its output into `ChatEvent`s. HTTP front ends and the framework's local adapter both speak only this.
+`service.ChatService` turns a `ChatRequest` into tokens and a grammar, runs the engine, and
+turns its output into `ChatEvent`s. HTTP front ends and the framework's local adapter speak only
+this.
 """
 
 from __future__ import annotations
