@@ -23,7 +23,7 @@ lint: $(READY)  ## Formatting, lint and types
 	@$(BIN)/mypy
 
 bench: $(READY)  ## Slow measurements; see docs/benchmarks.md
-	@$(BIN)/python -m runtime.bench
+	@$(BIN)/python runtime/bench/first_light.py
 
 lock: ## Write requirements.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" sh .ci/lock

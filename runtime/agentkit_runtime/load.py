@@ -16,7 +16,7 @@ from agentkit_runtime.kv.namespace import Identity
 from agentkit_runtime.kv.pool import KvStorage, SlotAllocator, bytes_per_token
 from agentkit_runtime.kv.tree import RadixTree
 from agentkit_runtime.load_text import load_text
-from agentkit_runtime.loading import ModelFiles, locate, open_checkpoint
+from agentkit_runtime.loading import Checkpoint, ModelFiles, locate, open_checkpoint
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.model.weights import load_weights
@@ -85,13 +85,40 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
     """
     options = options or EngineOptions()
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
+    checkpoint = open_checkpoint(files)
+    tokenizer, template = load_text(files.tokenizer)
+    core, dtype = _core_of(checkpoint, options)
+    return LoadedModel(
+        label=files.label,
+        engine=Engine(core).start(),
+        config=checkpoint.config,
+        tokenizer=tokenizer,
+        template=template,
+        identity=Identity(
+            weights=checkpoint.fingerprint,
+            dtype=str(dtype),
+            kv_dtype=str(dtype),
+            tokenizer=tokenizer.fingerprint,
+            template=template.fingerprint,
+        ),
+    )
+
+
+def load_core(
+    spec: str | ModelFiles, options: EngineOptions | None = None
+) -> tuple[EngineCore, ModelConfig]:
+    """Load a model without its text side and without a thread: for benchmarks. As `load_engine`."""
+    files = spec if isinstance(spec, ModelFiles) else locate(spec)
+    checkpoint = open_checkpoint(files)
+    return _core_of(checkpoint, options or EngineOptions())[0], checkpoint.config
+
+
+def _core_of(checkpoint: Checkpoint, options: EngineOptions) -> tuple[EngineCore, torch.dtype]:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
-    checkpoint = open_checkpoint(files)
     config = checkpoint.config
-    tokenizer, template = load_text(files.tokenizer)
     core = build_core(
         Decoder(
             config,
@@ -103,20 +130,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         dtype=dtype,
         options=options.scheduler,
     )
-    return LoadedModel(
-        label=files.label,
-        engine=Engine(core).start(),
-        config=config,
-        tokenizer=tokenizer,
-        template=template,
-        identity=Identity(
-            weights=checkpoint.fingerprint,
-            dtype=str(dtype),
-            kv_dtype=str(dtype),
-            tokenizer=tokenizer.fingerprint,
-            template=template.fingerprint,
-        ),
-    )
+    return core, dtype
 
 
 def build_core(
