@@ -111,7 +111,8 @@ class Bench:
 
 def _stats(events: Sequence[EngineEvent]) -> RequestStats:
     last = events[-1]
-    assert isinstance(last, Finished) and last.error is None, last
+    assert isinstance(last, Finished)
+    assert last.error is None, last.error
     assert any(isinstance(event, Delta) for event in events)
     return last.stats
 
