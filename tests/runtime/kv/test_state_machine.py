@@ -198,7 +198,9 @@ class CacheAgainstOracle(RuleBasedStateMachine):
         assert self.tree.protected_tokens == len(self.protected())
         private = sum(s.lease.capacity - s.lease.committed for s in self.running)
         assert self.allocator.free_slots == self.cache.n_slots - self.oracle.total() - private
-        assert self.cache.available == self.allocator.free_slots + self.tree.evictable_tokens
+        assert self.cache.free_slots == self.allocator.free_slots
+        assert self.cache.evictable_slots == self.oracle.total() - len(self.protected())
+        assert self.cache.available == self.cache.free_slots + self.cache.evictable_slots
 
     @invariant()
     def every_sequence_reads_its_own_prefix(self) -> None:
