@@ -98,7 +98,7 @@ class Scheduler:
         sequence = chunk.sequence
         sequence.computed = chunk.start + chunk.n
         assert sequence.lease is not None, "a running sequence holds a lease"
-        # Only the prompt here: a generated tail becomes a node of its own, and leaves first.
+        # Only the prompt here; the generated tail comes last and so is evicted first.
         n = min(sequence.computed, sequence.n_prompt)
         if n > sequence.lease.committed:
             self._cache.commit(sequence.lease, sequence.key(n))
@@ -139,6 +139,8 @@ class Scheduler:
             try:
                 self._cache.grow(lease, sequence.length, reserve=self._options.reserve_tokens)
             except OutOfSlots:
+                if self._give_back_reserves():
+                    continue
                 planned = {id(chunk.sequence) for chunk in chunks}
                 victims = [s for s in self.running if id(s) not in planned]
                 victim = max(victims, key=lambda s: s.arrival)
@@ -153,6 +155,14 @@ class Scheduler:
                     return False
             else:
                 return True
+
+    def _give_back_reserves(self) -> bool:
+        """Free slots that running sequences took ahead; True when there were any."""
+        before = self._cache.available
+        for sequence in self.running:
+            if sequence.lease is not None:
+                self._cache.shrink(sequence.lease, sequence.length)
+        return self._cache.available > before
 
     def _preempt(self, sequence: Sequence) -> None:
         """Free a running sequence's slots; it resumes later with what is still in the tree."""

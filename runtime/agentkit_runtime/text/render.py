@@ -58,7 +58,8 @@ class Renderer:
     """Renders requests for one model. Holds no state between calls.
 
     A template without tool support gets the tools in the first system message, calls as text in
-    `tool_format`, and results as user messages. Strings from outside never become special tokens.
+    `tool_format`, and results as plain messages of role `tool`; where it does not know that role,
+    as user messages. Strings from outside never become special tokens.
     """
 
     def __init__(
@@ -140,6 +141,8 @@ class Renderer:
 
     def _as_text(self, message: ChatMessage) -> ChatMessage:
         if message.role == "tool":
+            if self.traits.supports_tool_role:
+                return ChatMessage(role="tool", content=message.content)
             return ChatMessage(role="user", content=tool_response(message.content))
         if not message.tool_calls:
             return message

@@ -37,6 +37,8 @@ class TemplateTraits:
     """It renders a system message in front."""
     supports_mid_system: bool
     """It renders a system message where it stands, also in the middle."""
+    supports_tool_role: bool
+    """It renders a plain message of role `tool`, and not as it would one of a user."""
     supports_repeated_user: bool
     """It renders two user messages in a row."""
     appends_only: bool
@@ -66,6 +68,7 @@ def probe(template: Renders) -> TemplateTraits:
             ],
             ["probeS1", "probeU1", "probeA1", "probeS2", "probeU2"],
         ),
+        supports_tool_role=_shows_tool_role(template),
         supports_repeated_user=_all_in_order(
             template, [_user("probeU1"), _user("probeU2")], ["probeU1", "probeU2"]
         ),
@@ -118,6 +121,17 @@ def _shows_tools(template: Renders) -> bool:
         text is not None
         and _in_order(text, ["probeU1", _ARGUMENTS, "probeR1", "probeA1"])
         and "probeD1" in text
+    )
+
+
+def _shows_tool_role(template: Renders) -> bool:
+    front = [_user("probeU1"), _assistant("probeA1")]
+    as_tool = _attempt(template, [*front, {"role": "tool", "content": "probeR1"}], None)
+    as_user = _attempt(template, [*front, _user("probeR1")], None)
+    return (
+        as_tool is not None
+        and as_tool != as_user
+        and _in_order(as_tool, ["probeU1", "probeA1", "probeR1"])
     )
 
 

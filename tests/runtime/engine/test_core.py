@@ -190,6 +190,14 @@ def test_running_out_of_slots_preempts_and_resumes_with_the_same_tokens(make: Ma
     assert harness.core.stats().held_slots == 0
 
 
+def test_reserved_slots_are_given_back_before_anybody_is_preempted(make: Make) -> None:
+    harness = make(n_slots=110, reserve_tokens=40)
+    runs = [harness.add(prompt_of(30 + i, 25), 20) for i in range(2)]
+    harness.drain()
+    assert harness.core.stats().preemptions == 0
+    assert [len(run.ids) for run in runs] == [20, 20]
+
+
 def test_a_lone_sequence_that_fills_the_pool_ends_by_length(make: Make) -> None:
     harness = make(n_slots=64)
     run = harness.generate(prompt_of(1, 60), 50)

@@ -47,10 +47,8 @@ Rain?<|im_end|>
 <tool_call>
 {"name": "weather", "arguments": {"city":  "Oslo"}}
 </tool_call><|im_end|>
-<|im_start|>user
-<tool_response>
-sunny
-</tool_response><|im_end|>
+<|im_start|>tool
+sunny<|im_end|>
 <|im_start|>assistant
 """
 
@@ -225,6 +223,21 @@ def test_a_template_with_tools_gets_them_and_renders_results_itself() -> None:
     assert json.dumps({"city": {"type": "string"}}) in text
     assert "You may call functions" not in text
     assert '{"name": "weather", "arguments": {"city":  "Oslo"}}' in text
+    assert "<|im_start|>user\n<tool_response>\nsunny\n</tool_response><|im_end|>" in text
+
+
+def test_results_become_user_messages_where_the_template_has_no_tool_role() -> None:
+    """Template: refuses roles that it does not know."""
+    strict = (
+        "{% for m in messages %}{% if m.role not in ['system', 'user', 'assistant'] %}"
+        "{{ raise_exception('unknown role') }}{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    text = (
+        renderer(strict)
+        .render(request(user("Rain?"), assistant("", CALL), result("sunny"), tools=(WEATHER,)))
+        .text
+    )
     assert "<|im_start|>user\n<tool_response>\nsunny\n</tool_response><|im_end|>" in text
 
 
