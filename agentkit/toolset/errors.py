@@ -14,8 +14,9 @@ with `is_error`, which the model reads.
 
 from __future__ import annotations
 
+from agentkit.errors import AgentkitError
 
-class ToolsetError(Exception):
+class ToolsetError(AgentkitError):
     """Base class of all errors that this package raises on purpose."""
 
 
