@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from agentkit.errors import AgentkitError
 
+
 class ToolsetError(AgentkitError):
     """Base class of all errors that this package raises on purpose."""
 
