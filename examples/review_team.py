@@ -37,6 +37,7 @@ from agentkit import (
     fan_out,
     tool,
 )
+from agentkit.events import Event, SubagentEvent, TurnEnd
 from agentkit.models import Model, resolve_model
 from agentkit.models.local import LocalModel
 
@@ -46,6 +47,17 @@ DEADLINE = re.compile(r"\bby (\d{1,2} [A-Z][a-z]+ 2027)\b")
 
 HOUSE_RULES = """\
 You work for the office of the Eastmere Harbour Museum.
+
+The museum shows how people fished, built boats and traded on this coast. It has a boat hall, a \
+long room for pictures, a workshop, a store and a quay; it owns eleven boats, four hundred \
+pictures and about nine thousand other things. Twelve people are employed and some sixty help \
+without pay. The house manager looks after the building, the conservator after the collection, \
+the boatbuilder after the boats, and the office after everything that is written: leases, \
+loans, inspections, surveys, orders, permits and insurance. Papers come from the town, the \
+county, other museums and companies; they are scanned, corrected by hand and kept as Markdown \
+files, one paper a file. The director reads the office's report every Monday and decides with \
+it who does what, so a deadline that the report leaves out is a deadline that the museum \
+misses.
 
 The office must know every deadline that stands in its papers. A deadline is a line that says by \
 which date something has to be done, such as "The form must reach the clerk by 3 May 2027." A date \
@@ -146,7 +158,7 @@ class Editor(Agent[Desk, Place]):
             )
             for name in desk.names
         ]
-        done = await fan_out(self, tasks, within=context)
+        done = await fan_out(self, tasks, within=context, warm_first=True)
         for name, outcome in zip(desk.names, done.outcomes, strict=True):
             if outcome.kind == "ok" and isinstance(outcome.output, Place):
                 desk.entries.append(check(desk.folder / name, outcome.output.path))
@@ -201,8 +213,24 @@ async def review(folder: Path, model: str | Model) -> tuple[RunResult[Place], li
     place = place_in(desk.names)
     reader = Reader(tools=[files], output_type=place)
     editor = Editor(deps=desk, model=model, tools=[files], subagents=[reader], output_type=place)
-    result = await editor.run("Which deadlines do our papers set in 2027?")
-    return result, desk.entries
+    async with editor.stream(
+        'Which deadlines do our papers in {"path": "."} set in 2027?'
+    ) as events:
+        async for event in events:
+            show(event)
+    return events.result, desk.entries
+
+
+def show(event: Event) -> None:
+    """Say on stderr what an agent does, as it does it."""
+    path: tuple[str, ...] = ("editor",)
+    if isinstance(event, SubagentEvent):
+        path, event = event.path, event.event
+    if isinstance(event, TurnEnd):
+        for call in event.turn.message.calls:
+            print(f"  {'/'.join(path)}: {call.name} {call.arguments}", file=sys.stderr)
+        if not event.turn.message.calls:
+            print(f"  {'/'.join(path)}: {event.turn.message.text}", file=sys.stderr)
 
 
 def figures(result: RunResult[Place], entries: Sequence[Entry], folder: Path) -> dict[str, object]:
@@ -248,6 +276,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.threads is not None:
         model = LocalModel(args.model.removeprefix("local:"), threads=args.threads)
 
+    print(f"Loading {args.model}, then reading {args.folder} ...", file=sys.stderr)
     result, entries = asyncio.run(review(args.folder, model))
     numbers = figures(result, entries, args.folder)
     print("\n" + "\n".join(report_lines(entries)))

@@ -77,6 +77,7 @@ async def fan_out(
     tasks: Sequence[Task | tuple[AnyAgent | type[AnyAgent] | str, str]],
     *,
     max_parallel: int = 8,
+    warm_first: bool | None = None,
     within: ToolContext[object] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> FanOut:
@@ -89,9 +90,11 @@ async def fan_out(
         parent: the agent whose `subagents` do the work.
         tasks: `Task`s, or pairs of agent and prompt.
         max_parallel: tasks that run at the same time.
+        warm_first: whether the first task of each model goes ahead until its answer begins, and so
+            fills the cache for the others. None does so where the model needs it; True everywhere:
+            then nobody's time to first token contains the wait for another's prefill.
         within: the context of the tool that calls this, if one does: then events, usage and
-        outcomes
-            become part of that run.
+            outcomes become part of that run.
         on_event: hears every event of the tasks; must not block.
 
     Raises:
@@ -109,7 +112,7 @@ async def fan_out(
         else:
             run = _surrounding(parent, within)
         jobs = _jobs(run.member, [_task(item) for item in tasks])
-        return FanOut(outcomes=await _run_all(run, jobs, max_parallel))
+        return FanOut(outcomes=await _run_all(run, jobs, max_parallel, warm_first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,9 +124,11 @@ class _Job:
     label: str
 
 
-async def _run_all(run: RunState, jobs: list[_Job], max_parallel: int) -> tuple[Outcome, ...]:
+async def _run_all(
+    run: RunState, jobs: list[_Job], max_parallel: int, warm_first: bool | None
+) -> tuple[Outcome, ...]:
     slots = asyncio.Semaphore(max_parallel)
-    warmed = {model: asyncio.Event() for model in _cold_models(jobs)}
+    warmed = {model: asyncio.Event() for model in _led_models(jobs, warm_first)}
     leaders = {model: _first(jobs, model) for model in warmed}
 
     async def work(job: _Job) -> Outcome:
@@ -144,10 +149,12 @@ async def _run_all(run: RunState, jobs: list[_Job], max_parallel: int) -> tuple[
     return tuple(task.result() for task in running)
 
 
-def _cold_models(jobs: list[_Job]) -> set[str]:
-    """Models that several jobs use and that would compute what they share several times."""
+def _led_models(jobs: list[_Job], warm_first: bool | None) -> set[str]:
+    """Models that several jobs use, and on which one job goes ahead of the others."""
     counts = Counter(
-        job.member.model.label for job in jobs if not job.member.model.siblings_start_together
+        job.member.model.label
+        for job in jobs
+        if (not job.member.model.siblings_start_together if warm_first is None else warm_first)
     )
     return {model for model, n_jobs in counts.items() if n_jobs > 1}
 

@@ -139,13 +139,25 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize(("together", "before"), [(True, ["a", "b", "c"]), (False, ["a"])])
-async def test_a_model_that_does_not_share_cold_work_is_warmed_by_the_first_task(
-    together: bool, before: list[str]
+@pytest.mark.parametrize(
+    ("together", "warm_first", "before"),
+    [
+        (True, None, ["a", "b", "c"]),
+        (False, None, ["a"]),
+        (True, True, ["a"]),
+        (False, False, ["a", "b", "c"]),
+    ],
+)
+async def test_the_first_task_warms_the_model_where_that_is_needed_or_wanted(
+    together: bool, warm_first: bool | None, before: list[str]
 ) -> None:
     model = Gated(together)
     running = asyncio.create_task(
-        fan_out(Boss(model=model), [(Reader, "a"), (Reader, "b"), (Judge, "c")])
+        fan_out(
+            Boss(model=model),
+            [(Reader, "a"), (Reader, "b"), (Judge, "c")],
+            warm_first=warm_first,
+        )
     )
     async with asyncio.timeout(5):
         await model.someone.wait()
