@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.errors import EngineStopped, PromptTooLong
+from agentkit_runtime.errors import PromptTooLong
 from agentkit_runtime.kv.namespace import namespace_digest
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
 from agentkit_runtime.text.grammar import GrammarCompiler
@@ -76,7 +76,6 @@ class ChatService:
         self._format = self._renderer.tool_format
         self._compiler = GrammarCompiler(loaded.tokenizer)
         self._numbers = itertools.count(1)
-        self._stopped = False
 
     @property
     def model_label(self) -> str:
@@ -90,8 +89,8 @@ class ChatService:
 
     @property
     def healthy(self) -> bool:
-        """Whether the engine took the last request, and nobody closed it since."""
-        return not self._stopped
+        """Whether the engine takes requests."""
+        return self._loaded.engine.alive
 
     def stats(self) -> CoreStats:
         """The engine's numbers after its last step."""
@@ -99,7 +98,6 @@ class ChatService:
 
     def close(self) -> None:
         """Stop the engine; replies that are still running end with an error. Idempotent."""
-        self._stopped = True
         self._loaded.engine.close()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
@@ -127,11 +125,7 @@ class ChatService:
         """
         # In a thread: rendering and tokenising a long history must not stall other streams.
         prepared = await asyncio.to_thread(self.prepare, request)
-        try:
-            generation = self._loaded.engine.submit(prepared.generate)
-        except EngineStopped:
-            self._stopped = True
-            raise
+        generation = self._loaded.engine.submit(prepared.generate)
         # No await from here on: the caller gets the stream, or the request was not submitted.
         parser = ToolCallParser(self._format) if prepared.parses_calls else None
 
