@@ -83,6 +83,7 @@ def _mark_policy(name: str, on: date, platform: Platform, switches: Switches) ->
             separates=True,  # sdk 3.57.0: reason prompt_cache_key_changed
             # note 2026-10-01, Azure; the guide of 2026-09-20 has no ceiling for this generation
             requests_per_minute=15 if platform is Platform.AZURE else None,
+            routing_tokens=_ROUTING_TOKENS,
         ),
         # docs 2026-09-20: visible tokens, hidden system content is not counted
         minimum=Minimum(models=(name,), n_tokens=1024, source=docs("2026-09-20")),
@@ -100,7 +101,6 @@ def _mark_policy(name: str, on: date, platform: Platform, switches: Switches) ->
         ),
         default_ttl=Ttl.THIRTY_MINUTES,  # sdk 3.57.0
         ttl_is_minimum=True,  # docs 2026-09-20
-        prewarm_multiplier=D("1.25"),  # note 2026-10-01
     )
 
 
@@ -120,6 +120,7 @@ def _interval_policy(
             body_fields=("prompt_cache_key",),
             separates=True,  # assumed: the key is part of the routing hash
             requests_per_minute=15,  # docs 2026-09-20
+            routing_tokens=_ROUTING_TOKENS,
         ),
         # docs of 2025-10; the guide of 2026-09-20 says that it varies with the settings
         minimum=Minimum(models=(name,), n_tokens=1024, source=docs("2025-10-01")),
@@ -127,7 +128,6 @@ def _interval_policy(
         invalidations=_INVALIDATIONS,
         interval_tokens=2048 if name.startswith("gpt-5.5") else None,  # docs 2026-09-20
         reported_multiple=128,  # docs 2026-09-20
-        routing_tokens=256,  # docs 2025-10
         retentions=_retentions(name, platform),
         documented_read_multiplier=_read_multiplier(name),
     )
@@ -146,6 +146,8 @@ MARKABLE = frozenset(
     ]
 )
 """Block kinds that accept `prompt_cache_breakpoint`."""
+
+_ROUTING_TOKENS = 256  # docs of 2025-10, "about"
 
 _WIRE_ORDER = (Section.TOOLS, Section.SYSTEM, Section.MESSAGES)  # docs 2026-09-20
 

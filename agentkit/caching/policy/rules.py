@@ -59,6 +59,8 @@ class Affinity:
     """Whether requests with different values never share an entry."""
     requests_per_minute: int | None = None
     """Above this rate for one prefix and value, requests spill to other machines."""
+    routing_tokens: int = 0
+    """The first tokens whose hash, with the value, chooses the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +143,6 @@ class OpenAiMarkPolicy(BasePolicy):
     default_ttl: Ttl
     ttl_is_minimum: bool
     """The entry may live longer."""
-    prewarm_multiplier: Decimal
-    """A prewarm request writes at this multiple of plain input (with the default lifetime)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +163,6 @@ class OpenAiIntervalPolicy(BasePolicy):
     """None: depends on the model and is not published."""
     reported_multiple: int
     """Reported reads are rounded down to a multiple of this."""
-    routing_tokens: int
-    """The first tokens whose hash, with the key, chooses a machine."""
     retentions: tuple[Retention, ...]
     """The default first."""
     documented_read_multiplier: Decimal | None

@@ -1,0 +1,162 @@
+"""What the Claude API refuses, and what it renders of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from agentkit.caching.policy import AnthropicPolicy, BlockKind, Ttl
+from agentkit.caching.simulate.request import Block, CacheRequest, Message, Role
+from agentkit.caching.simulate.served import RefusalReason, Refused
+
+
+def rendered(request: CacheRequest, policy: AnthropicPolicy) -> CacheRequest:
+    """Return what the prompt holds: without stripped thinking, naming no default effort.
+
+    Models up to Haiku 4.5 drop thinking that lies before the last user turn which is not made of
+    tool results.
+    """
+    identity = request.identity
+    if identity.effort == policy.default_effort:
+        identity = replace(identity, effort=None)
+    messages = request.messages
+    if not policy.keeps_thinking:
+        turns = [
+            index
+            for index, message in enumerate(messages)
+            if message.role is Role.USER and not message.is_tool_result
+        ]
+        last = turns[-1] if turns else 0
+        messages = tuple(map(_without_thinking, messages[:last])) + messages[last:]
+    return replace(request, identity=identity, messages=messages)
+
+
+def automatic_mark(
+    request: CacheRequest, policy: AnthropicPolicy
+) -> tuple[int, Ttl] | Refused | None:
+    """Return where the server sets the mark of the top-level `cache_control`: index and lifetime.
+
+    None: not asked for, the same mark is there already, or nothing is eligible.
+    """
+    if request.automatic is None:
+        return None
+    if not policy.automatic_marks:
+        return Refused(
+            reason=RefusalReason.AUTOMATIC_UNAVAILABLE,
+            message=f"top-level cache_control is not available on {policy.platform.value!r}; mark "
+            "blocks instead",
+        )
+    ttl = request.automatic.ttl or policy.default_ttl
+    blocks = [block for block in request.blocks if block.kind is not BlockKind.DEFERRED_TOOL]
+    eligible = [index for index, block in enumerate(blocks) if _is_markable(block, policy)]
+    if not eligible:
+        return None
+    mark = blocks[eligible[-1]].mark
+    if mark is not None and (mark.ttl or policy.default_ttl) is ttl:
+        return None
+    if mark is not None:
+        return Refused(
+            reason=RefusalReason.AUTOMATIC_CONFLICT,
+            message=f"the last block is marked with another ttl than the automatic {ttl.value!r}; "
+            "give both the same",
+        )
+    return eligible[-1], ttl
+
+
+def refuse_marks(
+    request: CacheRequest, policy: AnthropicPolicy, automatic: tuple[int, Ttl] | None
+) -> Refused | None:
+    """Return why the marks are refused, if they are."""
+    allowed = [choice.ttl for choice in policy.ttls]
+    marked: list[Ttl] = []
+    for block in request.blocks:
+        if block.mark is None:
+            continue
+        ttl = block.mark.ttl or policy.default_ttl
+        if not _is_markable(block, policy):
+            what = "empty text" if block.kind is BlockKind.TEXT else block.kind.value
+            return Refused(
+                reason=RefusalReason.UNMARKABLE,
+                message=f"cache_control on {what!r} is not permitted; mark a neighbour",
+            )
+        marked.append(ttl)
+    if automatic is not None:
+        marked.append(automatic[1])
+    unknown = [ttl for ttl in marked if ttl not in allowed]
+    if unknown:
+        return Refused(
+            reason=RefusalReason.UNKNOWN_TTL,
+            message=f"ttl {unknown[0].value!r} is not one of {[ttl.value for ttl in allowed]!r}",
+        )
+    if len(marked) > policy.mark_budget:
+        return Refused(
+            reason=RefusalReason.TOO_MANY_MARKS,
+            message=f"at most {policy.mark_budget} blocks with cache_control may be provided, "
+            f"found {len(marked)!r}; the automatic one counts",
+        )
+    return _refuse_order(marked, policy)
+
+
+def refuse_request(request: CacheRequest, policy: AnthropicPolicy) -> Refused | None:
+    """Return why the request is refused, marks aside."""
+    if request.prewarm:
+        for conflict, is_there in _PREWARM_CONFLICTS:
+            if is_there(request):
+                return Refused(
+                    reason=RefusalReason.PREWARM_CONFLICT,
+                    message=f"max_tokens 0 cannot be combined with {conflict}; leave it out",
+                )
+    has_system = any(message.role is Role.DEVELOPER for message in request.messages)
+    if has_system and not policy.mid_conversation_system:
+        return Refused(
+            reason=RefusalReason.SYSTEM_MESSAGE,
+            message=f"{policy.model!r} takes no system messages in messages; use a user message",
+        )
+    return None
+
+
+def _without_thinking(message: Message) -> Message:
+    if message.role is not Role.ASSISTANT:
+        return message
+    kept = tuple(
+        block
+        for block in message.blocks
+        if block.kind not in (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
+    )
+    return replace(message, blocks=kept)
+
+
+def _is_markable(block: Block, policy: AnthropicPolicy) -> bool:
+    if block.kind is BlockKind.TEXT and not block.n_tokens:
+        return False
+    return block.kind in policy.markable
+
+
+def _refuse_order(marked: list[Ttl], policy: AnthropicPolicy) -> Refused | None:
+    if not policy.longer_ttl_first:
+        return None
+    for before, after in pairwise(marked):
+        if before.seconds < after.seconds:
+            return Refused(
+                reason=RefusalReason.TTL_ORDER,
+                message=f"a ttl={after.value!r} cache_control block must not come after a "
+                f"ttl={before.value!r} cache_control block; put longer lifetimes first",
+            )
+    return None
+
+
+# docs 2026-08-21, pre-warming
+_PREWARM_CONFLICTS: tuple[tuple[str, Callable[[CacheRequest], bool]], ...] = (
+    ("stream", lambda request: request.stream),
+    (
+        "thinking of type enabled",
+        lambda request: (request.identity.thinking or "").startswith("enabled"),
+    ),
+    ("output_config.format", lambda request: request.identity.output_format is not None),
+    (
+        "a tool_choice that forces a tool",
+        lambda request: request.identity.tool_choice not in ("auto", "none"),
+    ),
+    ("batch", lambda request: request.terms.batch),
+)

@@ -1,0 +1,195 @@
+"""The life of a request at a simulated cache; what differs between providers is in subclasses."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from agentkit.blocks import Json
+from agentkit.caching.policy import InputSplit, Policy
+from agentkit.caching.simulate.billing import bill
+from agentkit.caching.simulate.chain import Boundary, settings
+from agentkit.caching.simulate.clock import Clock
+from agentkit.caching.simulate.request import Block, CacheRequest
+from agentkit.caching.simulate.served import Miss, Refused, Served
+from agentkit.caching.simulate.store import Store, Write
+from agentkit.errors import UnknownModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was decided when a request arrived."""
+
+    request: CacheRequest
+    policy: Policy
+    at: datetime
+    prefixes: tuple[Boundary, ...]
+    split: InputSplit
+    miss: Miss | None
+    touched: tuple[bytes, ...] = ()
+    """Entries whose life begins anew with this request."""
+    writes: tuple[Write, ...] = ()
+    """Entries that it leaves behind."""
+
+
+class SimulatedCache(ABC):
+    """A provider's cache. Pure but for its clock: the same requests give the same answers.
+
+    Not for use from several threads at once.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._store = Store()
+
+    def begin(self, request: CacheRequest) -> InFlight | Refused:
+        """Let a request arrive. What it reads is decided now; what it writes is not readable yet.
+
+        Raises:
+            UnknownModel: the rules of this model are not known.
+        """
+        plan = self._plan(request, self._clock())
+        if isinstance(plan, Refused):
+            return plan
+        now_s = plan.at.timestamp()
+        for key in plan.touched:
+            self._store.touch(key, now_s)
+        for write in plan.writes:
+            self._store.expect(write)
+        return InFlight(self, plan)
+
+    def request(
+        self, request: CacheRequest, *, output_tokens: int = 0, output: Iterable[Block] = ()
+    ) -> Served | Refused:
+        """Serve a request from its arrival to its end, at one moment of the clock."""
+        flight = self.begin(request)
+        if isinstance(flight, Refused):
+            return flight
+        return flight.end(output_tokens=output_tokens, output=output)
+
+    @abstractmethod
+    def _plan(self, request: CacheRequest, now: datetime) -> Plan | Refused: ...
+
+    @abstractmethod
+    def _usage(self, plan: Plan, output_tokens: int) -> Mapping[str, Json]: ...
+
+    def _response_began(self, plan: Plan) -> None:
+        """The first byte of the response: what the request writes becomes readable."""
+        self._publish(plan)
+
+    def _ended(self, plan: Plan, output: tuple[Block, ...]) -> None:
+        """The response is complete."""
+        del plan, output  # only some caches keep what was generated
+
+    def _aborted(self, plan: Plan, *, responding: bool) -> None:
+        """The request failed, before its response began or in its middle."""
+        if not responding:
+            self._abandon(plan)
+
+    def _publish(self, plan: Plan, *, readable_s: float | None = None) -> None:
+        started_s, now_s = plan.at.timestamp(), self._clock().timestamp()
+        keyed_by = settings(plan.request, plan.policy.invalidations)
+        contents = {prefix.key: prefix.content for prefix in plan.prefixes}
+        for write in plan.writes:
+            self._store.forget(write)
+            # Life counts from the start of the request, so a long response eats into it.
+            readable = now_s if readable_s is None else readable_s
+            self._store.put(write, used_s=started_s, readable_s=readable)
+            self._store.remember(contents[write.key], keyed_by)
+
+    def _abandon(self, plan: Plan) -> None:
+        for write in plan.writes:
+            self._store.forget(write)
+
+    def _served(self, plan: Plan, output_tokens: int) -> Served:
+        return Served(
+            split=plan.split,
+            output_tokens=output_tokens,
+            usage_json=self._usage(plan, output_tokens),
+            cost=bill(
+                plan.policy,
+                plan.split,
+                at=plan.at,
+                terms=plan.request.terms,
+                output_tokens=output_tokens,
+            ),
+            miss=plan.miss,
+        )
+
+
+class _State(enum.Enum):
+    WAITING = "waiting for its response"
+    RESPONDING = "responding"
+    OVER = "over"
+
+
+class InFlight:
+    """A request between its arrival and its end."""
+
+    def __init__(self, cache: SimulatedCache, plan: Plan) -> None:
+        self._cache = cache
+        self._plan = plan
+        self._state = _State.WAITING
+
+    @property
+    def served(self) -> Served:
+        """What is known from the start: reads, writes and their cost, without output."""
+        return self._cache._served(self._plan, 0)
+
+    def response_began(self) -> None:
+        """The first byte of the response came.
+
+        Raises:
+            ValueError: it came before, or the request is over.
+        """
+        self._expect(_State.WAITING)
+        self._state = _State.RESPONDING
+        if not self._plan.request.prewarm:  # nothing is sent before the end of a prewarm
+            self._cache._response_began(self._plan)
+
+    def end(self, *, output_tokens: int = 0, output: Iterable[Block] = ()) -> Served:
+        """The response is complete. `output` are its blocks, where a cache keeps those too.
+
+        Raises:
+            ValueError: the request is over.
+        """
+        self._expect(_State.WAITING, _State.RESPONDING)
+        if self._state is _State.WAITING:
+            self.response_began()
+        self._state = _State.OVER
+        if self._plan.request.prewarm:
+            self._cache._response_began(self._plan)
+        self._cache._ended(self._plan, tuple(output))
+        return self._cache._served(self._plan, 0 if self._plan.request.prewarm else output_tokens)
+
+    def abort(self) -> None:
+        """The request failed. Before its response began nothing is written (not documented).
+
+        Raises:
+            ValueError: the request is over.
+        """
+        self._expect(_State.WAITING, _State.RESPONDING)
+        responding = self._state is _State.RESPONDING and not self._plan.request.prewarm
+        self._cache._aborted(self._plan, responding=responding)
+        self._state = _State.OVER
+
+    def _expect(self, *states: _State) -> None:
+        if self._state not in states:
+            raise ValueError(f"the request is {self._state.value}; begin() a new one")
+
+
+def known_minimum(policy: Policy) -> int:
+    """Return the policy's minimum prefix length.
+
+    Raises:
+        UnknownModel: it is not known.
+    """
+    if policy.minimum_tokens is None:
+        raise UnknownModel(
+            f"the shortest prefix that {policy.provider.value} caches is not known for "
+            f"{policy.model!r}; pass policy_of=... with a policy that has a minimum"
+        )
+    return policy.minimum_tokens

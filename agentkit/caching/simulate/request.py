@@ -1,0 +1,171 @@
+"""A request as caches see it: blocks with digests and lengths, marks, and who asks for what."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from agentkit.caching.policy import BlockKind, Change, Speed, Terms, Ttl
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A cache mark on a block (`cache_control`, `prompt_cache_breakpoint`)."""
+
+    ttl: Ttl | None = None
+    """None: the provider's default, or what the request's options say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A piece of a request that is equal to another or not; simulated caches never look inside.
+
+    Where two texts part in their middle, make two blocks of each.
+    """
+
+    kind: BlockKind = BlockKind.TEXT
+    digest: bytes
+    """Names the bytes: equal digests, equal bytes."""
+    n_tokens: int
+    mark: Mark | None = None
+    group: str | None = None
+    """Neighbours of one group are one position, and their marks act as one: the last."""
+
+    def __post_init__(self) -> None:
+        if self.n_tokens < 0:
+            raise ValueError(f"n_tokens must be at least 0, got {self.n_tokens!r}")
+
+
+class Role(enum.StrEnum):
+    """Who speaks."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+    DEVELOPER = "developer"
+    """A system or developer message behind the first other message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the conversation."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+
+    @property
+    def is_tool_result(self) -> bool:
+        """Whether it holds nothing but tool results, whichever role carries them."""
+        if self.role is Role.TOOL:
+            return True
+        return bool(self.blocks) and all(
+            block.kind is BlockKind.TOOL_RESULT for block in self.blocks
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenant:
+    """Who asks. Which of these separates caches depends on the provider."""
+
+    organization: str = "organization"
+    workspace: str = "default"
+    region: str = "global"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Everything beside the blocks that may change what an entry is keyed by."""
+
+    model: str
+    cache_key: str | None = None
+    """OpenAI's `prompt_cache_key`, DeepSeek's `user_id`."""
+    service_tier: str | None = None
+    tool_choice: Literal["auto", "none", "any"] | str = "auto"
+    """Any other text is the name of a tool."""
+    parallel_tools: bool = True
+    thinking: str | None = None
+    """Mode and budget as one text, e.g. `enabled:4096`; None is off or left out."""
+    effort: str | None = None
+    verbosity: str | None = None
+    output_format: str | None = None
+    """Digest or name of the answer's schema."""
+    context_management: str | None = None
+    web_tools: bool = False
+    citations: bool = False
+    betas: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAiOptions:
+    """What only OpenAI requests have."""
+
+    api: Literal["responses", "chat"] = "responses"
+    mode: Literal["implicit", "explicit"] = "implicit"
+    ttl: Ttl | None = None
+    """For all breakpoints without their own; None is the default."""
+    retention: Literal["in_memory", "24h"] | None = None
+    """GPT-5.5 and earlier; None is the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRequest:
+    """One request to a provider, in wire order: tools, system, messages."""
+
+    identity: Identity
+    tenant: Tenant = field(default_factory=Tenant)
+    tools: tuple[Block, ...] = ()
+    system: tuple[Block, ...] = ()
+    """System text; at OpenAI instructions and the developer messages before all others."""
+    messages: tuple[Message, ...] = ()
+    terms: Terms = field(default_factory=Terms)
+    prewarm: bool = False
+    """Fill the cache and answer nothing (`max_tokens: 0`, `prewarm`)."""
+    stream: bool = False
+    automatic: Mark | None = None
+    """Anthropic's top-level `cache_control`."""
+    openai: OpenAiOptions = field(default_factory=OpenAiOptions)
+    cached_content: str | None = None
+    """Name of a Gemini cached-content object that is this request's front."""
+
+    @property
+    def blocks(self) -> Iterator[Block]:
+        """All blocks, in wire order."""
+        yield from self.tools
+        yield from self.system
+        for message in self.messages:
+            yield from message.blocks
+
+    def value_of(self, change: Change) -> str:
+        """Return the value whose change a cache may be keyed by, as text."""
+        identity = self.identity
+        match change:
+            case Change.MODEL:
+                return identity.model
+            case Change.SPEED:
+                return self.terms.speed.value
+            case Change.SERVICE_TIER:
+                fast = self.terms.speed is Speed.FAST
+                return identity.service_tier or ("fast" if fast else "default")
+            case Change.CACHE_KEY:
+                return repr(identity.cache_key)
+            case Change.TOOL_CHOICE:
+                return identity.tool_choice
+            case Change.IMAGES:
+                return str(any(block.kind is BlockKind.IMAGE for block in self.blocks))
+            case Change.BETAS:
+                return repr(sorted(identity.betas))
+            case (
+                Change.WEB_TOOLS
+                | Change.CITATIONS
+                | Change.PARALLEL_TOOLS
+                | Change.THINKING
+                | Change.EFFORT
+                | Change.VERBOSITY
+                | Change.OUTPUT_FORMAT
+                | Change.CONTEXT_MANAGEMENT
+            ):
+                return repr(getattr(identity, change.value))
+            case _:
+                assert_never(change)

@@ -1,0 +1,97 @@
+"""Entries of a simulated cache, by prefix key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from agentkit.caching.policy import Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """An entry that a request will leave behind."""
+
+    key: bytes
+    ttl_s: float
+    """Life without use, in seconds."""
+    max_age_s: float | None = None
+    """Life with any use, from its creation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A cached prefix. Times are seconds of the same clock."""
+
+    ttl_s: float
+    max_age_s: float | None
+    created_s: float
+    used_s: float
+    readable_s: float
+
+    @property
+    def expires_s(self) -> float:
+        """When it is gone, if nobody uses it before."""
+        idle = self.used_s + self.ttl_s
+        return idle if self.max_age_s is None else min(idle, self.created_s + self.max_age_s)
+
+
+class Store:
+    """All entries, the dead ones too: they explain misses."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, Entry] = {}
+        self._coming: Counter[bytes] = Counter()
+        self._written_under: dict[bytes, tuple[tuple[Change, str], ...]] = {}
+
+    def is_readable(self, key: bytes, now_s: float) -> bool:
+        """Return whether the prefix can be read now."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.readable_s <= now_s < entry.expires_s
+
+    def is_coming(self, key: bytes, now_s: float) -> bool:
+        """Return whether somebody is writing the prefix."""
+        entry = self._entries.get(key)
+        return self._coming[key] > 0 or (entry is not None and now_s < entry.readable_s)
+
+    def was_there(self, key: bytes) -> bool:
+        """Return whether the prefix was ever written."""
+        return key in self._entries
+
+    def touch(self, key: bytes, now_s: float) -> None:
+        """Use an entry: its life begins anew. Nothing happens to what is not readable."""
+        if self.is_readable(key, now_s):
+            entry = self._entries[key]
+            self._entries[key] = replace(entry, used_s=max(entry.used_s, now_s))
+
+    def expect(self, write: Write) -> None:
+        """Note that a request in flight will write this."""
+        self._coming[write.key] += 1
+
+    def forget(self, write: Write) -> None:
+        """Take back `expect`."""
+        self._coming[write.key] -= 1
+        if not self._coming[write.key]:
+            del self._coming[write.key]
+
+    def put(self, write: Write, *, used_s: float, readable_s: float) -> None:
+        """Write an entry. A live one of the same prefix stays, if it would live longer."""
+        old = self._entries.get(write.key)
+        lives = old is not None and readable_s < old.expires_s
+        new = Entry(
+            ttl_s=write.ttl_s,
+            max_age_s=write.max_age_s,
+            created_s=old.created_s if old is not None and lives else used_s,
+            used_s=used_s,
+            readable_s=min(old.readable_s, readable_s) if old and lives else readable_s,
+        )
+        if old is None or not lives or new.expires_s >= old.expires_s:
+            self._entries[write.key] = new
+
+    def remember(self, content: bytes, settings: tuple[tuple[Change, str], ...]) -> None:
+        """Note under which settings these blocks were written last."""
+        self._written_under[content] = settings
+
+    def written_under(self, content: bytes) -> tuple[tuple[Change, str], ...] | None:
+        """Return the settings under which these blocks were written last; None if never."""
+        return self._written_under.get(content)
