@@ -7,7 +7,9 @@ queue, events come out through each caller's event loop, in order.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -64,7 +66,8 @@ class Engine:
         self._thread = threading.Thread(target=self._loop, name="agentkit-engine", daemon=True)
 
     def start(self) -> Engine:
-        """Start the thread."""
+        """Start the thread. At exit it is closed, so that no torch operator is torn apart."""
+        atexit.register(_close_if_alive, weakref.ref(self))
         self._thread.start()
         return self
 
@@ -153,3 +156,9 @@ class Engine:
         events, self._outbox = self._outbox, []
         for generation, event in events:
             generation.deliver(event)
+
+
+def _close_if_alive(engine: weakref.ref[Engine]) -> None:
+    alive = engine()
+    if alive is not None:
+        alive.close()

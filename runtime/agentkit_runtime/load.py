@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ import torch
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
+from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.namespace import Identity
 from agentkit_runtime.kv.pool import KvStorage, SlotAllocator, bytes_per_token
@@ -33,6 +35,8 @@ _DTYPES: dict[DType, torch.dtype] = {
 }
 _MEMORY_SHARE = 0.25
 """Part of the machine's memory that the KV pool may take when nothing is said."""
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Where Linux says what a container may use; "max" is no limit."""
 _DEFAULT_SLOTS = 65_536
 """Upper bound of the default pool, in tokens."""
 
@@ -84,6 +88,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         UnsupportedModel: the files need something this runtime does not have.
     """
     options = options or EngineOptions()
+    _device(options.device)  # before anything is fetched or read
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
     checkpoint = open_checkpoint(files)
     tokenizer, template = load_text(files.tokenizer)
@@ -116,7 +121,7 @@ def load_core(
 def _core_of(checkpoint: Checkpoint, options: EngineOptions) -> tuple[EngineCore, torch.dtype]:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = _device(options.device)
     dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     config = checkpoint.config
     core = build_core(
@@ -143,26 +148,56 @@ def build_core(
 ) -> EngineCore:
     """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together."""
     config = decoder.config
-    storage = KvStorage(
-        n_layers=config.n_layers,
-        n_slots=n_slots,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        dtype=dtype,
-        device=device,
-    )
+    try:
+        storage = KvStorage(
+            n_layers=config.n_layers,
+            n_slots=n_slots,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            dtype=dtype,
+            device=device,
+        )
+    except RuntimeError as error:
+        gigabytes = n_slots * _kv_bytes(config, dtype) / 1e9
+        raise RuntimeFault(
+            f"a KV pool of {n_slots} slots needs {gigabytes:,.1f} GB, more than {device} has: "
+            "take fewer slots (max_slots, or --slots)"
+        ) from error
     cache = KvCache(SlotAllocator(n_slots), RadixTree())
     return EngineCore(decoder=decoder, storage=storage, cache=cache, options=options)
 
 
 def default_slots(config: ModelConfig, dtype: torch.dtype) -> int:
-    """Return a pool size in tokens that this machine can hold."""
-    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    per_token = bytes_per_token(
+    """Return a pool size in tokens that this machine, or its container, can hold."""
+    affordable = int(_memory_bytes() * _MEMORY_SHARE) // _kv_bytes(config, dtype)
+    return max(256, min(_DEFAULT_SLOTS, affordable))
+
+
+def _kv_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
+    return bytes_per_token(
         n_layers=config.n_layers,
         n_kv_heads=config.n_kv_heads,
         head_dim=config.head_dim,
         dtype=dtype,
     )
-    affordable = int(pages * page_bytes * _MEMORY_SHARE) // per_token
-    return max(256, min(_DEFAULT_SLOTS, affordable))
+
+
+def _memory_bytes() -> int:
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = _CGROUP_LIMIT.read_text("ascii").strip()
+    except OSError:
+        return physical
+    return min(physical, int(limit)) if limit.isdecimal() else physical
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError as error:
+        raise ValueError(
+            f"device must be one that torch knows, such as 'cpu', got {name!r}"
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but torch finds no CUDA here; use 'cpu'")
+    return device

@@ -10,7 +10,7 @@ merged by log-sum-exp afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentkit_runtime.kv.extent import Extent
@@ -78,55 +78,76 @@ def build_plan(lanes: Sequence[Lane]) -> AttentionPlan:
         if lane.n_new > 1:
             causal.append(CausalPart(row, lane.n_new))
         row += lane.n_new
-    reads: list[ReadPart] = []
-    _descend(cursors, 0, reads)
-    return AttentionPlan(row, tuple(reads), tuple(causal))
+    return AttentionPlan(row, tuple(_plan_reads(cursors)), tuple(causal))
 
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """What one lane has still to read: maximal runs of slots, in position order."""
+    """What a lane has still to read: its runs from `index` on, the first without `offset` slots."""
 
     row: int
     n_rows: int
     runs: tuple[Extent, ...]
+    index: int = 0
+    offset: int = 0
+
+    @property
+    def next(self) -> Extent | None:
+        if self.index == len(self.runs):
+            return None
+        run = self.runs[self.index]
+        return Extent(run.start + self.offset, run.length - self.offset)
 
     def skip(self, n: int) -> _Cursor:
-        head = self.runs[0]
-        rest = self.runs[1:]
-        if n < head.length:
-            rest = (Extent(head.start + n, head.length - n), *rest)
-        return _Cursor(self.row, self.n_rows, rest)
+        """Return the cursor behind the next `n` slots, which all lie in the next run."""
+        run = self.runs[self.index]
+        if self.offset + n == run.length:
+            return _Cursor(self.row, self.n_rows, self.runs, self.index + 1)
+        return _Cursor(self.row, self.n_rows, self.runs, self.index, self.offset + n)
 
 
-def _descend(cursors: Sequence[_Cursor], first: int, reads: list[ReadPart]) -> None:
-    """Emit the reads of neighbouring lanes that agree on every slot before position `first`."""
+def _plan_reads(cursors: list[_Cursor]) -> list[ReadPart]:
+    """Walk the tree that the lanes' runs form, one shared run at a time."""
+    reads: list[ReadPart] = []
+    # Groups of neighbouring lanes that agree on every slot before position `first`. A stack and
+    # no recursion: a scattered prefix has thousands of runs.
+    groups: list[tuple[list[_Cursor], int]] = [(cursors, 0)]
+    while groups:
+        group, first = groups.pop()
+        for same in _by_next_start(group):
+            runs = [run for cursor in same if (run := cursor.next) is not None]
+            n = min((run.length for run in runs), default=0)
+            if n * (len(same) - 1) < SHARE_MIN_SAVED_TOKENS:
+                for cursor in same:
+                    _emit_rest(cursor, first, reads)
+                continue
+            head, last = same[0], same[-1]
+            n_rows = last.row + last.n_rows - head.row
+            reads.append(ReadPart(head.row, n_rows, Extent(runs[0].start, n), first))
+            groups.append(([cursor.skip(n) for cursor in same], first + n))
+    return reads
+
+
+def _by_next_start(cursors: Sequence[_Cursor]) -> Iterator[list[_Cursor]]:
+    """Split neighbours by the slot that they read next; who has nothing left stands alone."""
     lo = 0
     while lo < len(cursors):
+        run = cursors[lo].next
         hi = lo + 1
-        while hi < len(cursors) and _same_next(cursors[lo], cursors[hi]):
+        while hi < len(cursors) and run is not None:
+            other = cursors[hi].next
+            if other is None or other.start != run.start:
+                break
             hi += 1
-        group = cursors[lo:hi]
+        yield list(cursors[lo:hi])
         lo = hi
-        n = min((c.runs[0].length for c in group if c.runs), default=0)
-        if n * (len(group) - 1) < SHARE_MIN_SAVED_TOKENS:
-            for cursor in group:
-                _emit_rest(cursor, first, reads)
-            continue
-        head = group[0]
-        n_rows = group[-1].row + group[-1].n_rows - head.row
-        reads.append(ReadPart(head.row, n_rows, Extent(head.runs[0].start, n), first))
-        _descend([c.skip(n) for c in group], first + n, reads)
 
 
 def _emit_rest(cursor: _Cursor, first: int, reads: list[ReadPart]) -> None:
-    for extent in cursor.runs:
+    while (extent := cursor.next) is not None:
         reads.append(ReadPart(cursor.row, cursor.n_rows, extent, first))
         first += extent.length
-
-
-def _same_next(a: _Cursor, b: _Cursor) -> bool:
-    return bool(a.runs) and bool(b.runs) and a.runs[0].start == b.runs[0].start
+        cursor = cursor.skip(extent.length)
 
 
 def _runs(lane: Lane) -> tuple[Extent, ...]:

@@ -28,9 +28,10 @@ class RopeTable:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate `x` [T, heads, head_dim]; pairs are (i, i + head_dim / 2)."""
+    """Rotate `x` [T, heads, head_dim]; pairs are (i, i + head_dim / 2). Keeps the dtype of `x`."""
     first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return rotated.to(x.dtype)  # the tables are float32: half precision would blur far positions
 
 
 def inverse_frequencies(config: ModelConfig) -> Tensor:

@@ -40,7 +40,8 @@ class Sampler:
         params = self._params
         k = min(params.top_k or logits.numel(), logits.numel())
         values, ids = torch.topk(logits, k)
-        probabilities = torch.softmax(values / params.temperature, dim=-1)
+        # Relative to the largest first: a tiny temperature must not overflow.
+        probabilities = torch.softmax((values - values[0]) / params.temperature, dim=-1)
         if params.top_p < 1.0:
             # Keep a token when the ones before it have not reached p yet; the first always stays.
             before = probabilities.cumsum(0) - probabilities

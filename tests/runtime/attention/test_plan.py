@@ -62,6 +62,16 @@ def test_neighbouring_slots_are_read_in_one_piece() -> None:
     assert plan.reads == (ReadPart(0, 1, Extent(0, 31), 0),)
 
 
+def test_a_scattered_shared_prefix_is_planned_in_one_pass() -> None:
+    """Regression: one recursion for each shared run ended at Python's recursion limit."""
+    scattered = [(10 * i, 3) for i in range(3000)]
+    lanes = [lane(*scattered, own=(10**6 + i, 1)) for i in range(32)]
+    _, plan = planned(lanes)
+    shared = [part for part in plan.reads if part.n_rows == 32]
+    assert len(shared) == 3000
+    assert sum(part.extent.length for part in shared) == 9000
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> list[Lane]:
     """Lanes on the branches of a random tree of extents, as the radix tree would give them."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 import torch
 
+from agentkit_runtime.attention import sdpa
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.load import build_core
@@ -112,11 +113,13 @@ class Harness:
         return run
 
 
-def random_weights(config: ModelConfig, seed: int = 0) -> DecoderWeights:
+def random_weights(
+    config: ModelConfig, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> DecoderWeights:
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator) * 0.2
+        return (torch.randn(*shape, generator=generator) * 0.2).to(dtype)
 
     qkv = (config.n_heads + 2 * config.n_kv_heads) * config.head_dim
     layers = tuple(
@@ -166,6 +169,28 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def decoder() -> Decoder:
     return Decoder(TINY, random_weights(TINY), SdpaAttention())
+
+
+@pytest.fixture
+def half(monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.dtype, bool], Harness]:
+    """Make a harness in a half-precision dtype; `reference`: with other devices' attention."""
+
+    def build(dtype: torch.dtype, reference: bool) -> Harness:
+        if reference:
+            monkeypatch.setattr(
+                sdpa, "_causal_flash", lambda q, k, v: sdpa._reference(q, k, v, _causal(len(q)))
+            )
+            monkeypatch.setattr(sdpa, "_full", sdpa._reference)
+        weights = random_weights(TINY, dtype=dtype)
+        return Harness(
+            build_core(Decoder(TINY, weights, SdpaAttention()), n_slots=200, dtype=dtype)
+        )
+
+    return build
+
+
+def _causal(n: int) -> torch.Tensor:
+    return torch.ones(n, n, dtype=torch.bool).tril()
 
 
 @pytest.fixture

@@ -294,6 +294,34 @@ def test_a_failing_forward_pass_ends_its_requests_and_the_core_goes_on(
     assert harness.generate(prompt_of(1, 20)).ids == make().generate(prompt_of(1, 20)).ids
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("reference", [False, True])
+def test_half_precision_runs_and_cached_equals_uncached(
+    half: Callable[..., Any], dtype: torch.dtype, reference: bool
+) -> None:
+    """Regression: rotated queries became float32. `reference` is the path of other devices."""
+    harness = half(dtype, reference)
+    prompt = prompt_of(1, 40)
+    recorders = [Recorder(), Recorder()]
+    for recorder in recorders:
+        run = harness.add(prompt, 1, grammar=recorder)
+        harness.drain()
+        assert run.finished.error is None
+    cold, warm = (recorder.rows[0] for recorder in recorders)
+    assert run.finished.stats.cached_tokens == 39
+    spread = float(cold.max() - cold.min())
+    assert float((cold - warm).abs().max()) < 0.05 * spread
+
+
+def test_a_tiny_temperature_draws_the_most_likely_token(make: Make) -> None:
+    """Regression: logits divided by 1e-40 overflowed."""
+    greedy = make().generate(prompt_of(3, 20), 8).ids
+    harness = make()
+    run = harness.add(prompt_of(3, 20), sampling=SamplingParams(temperature=1e-40, max_tokens=8))
+    harness.drain()
+    assert run.ids == greedy
+
+
 def test_namespaces_share_nothing(make: Make) -> None:
     harness = make()
     prompt = prompt_of(1, 40)
