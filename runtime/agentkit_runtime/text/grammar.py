@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher
 
 from agentkit_runtime.chat import ChatRequest, ChatTool, ToolName
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.constraint import AlwaysConstrained, ConstrainedAfterTrigger, Vocabulary
-from agentkit_runtime.text.lark import lark_literal, lark_schema
+from agentkit_runtime.text.engine_tokenizer import engine_tokenizer
+from agentkit_runtime.text.lark import lark_literal, lark_plain, lark_schema
 from agentkit_runtime.text.schema_bounds import bounded, bounded_arguments
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat
@@ -64,12 +65,7 @@ class GrammarCompiler:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        tokenizer = self._tokenizer
-        eos_ids = sorted(tokenizer.eos_ids)
-        engine = LLTokenizer(
-            tokenizer.backend.to_str(), n_vocab=tokenizer.vocab_size, eos_token=eos_ids
-        )
-        return Vocabulary(tokenizer, engine)
+        return Vocabulary(self._tokenizer, engine_tokenizer(self._tokenizer))
 
     def _matcher(self, source: str, plan: _Plan) -> LLMatcher:
         """A fresh matcher; copying a compiled one is far cheaper than compiling."""
@@ -195,7 +191,8 @@ def _call_rules(
     ]
     for i, tool in tools:
         arguments = _schema(f"tools[{i}].parameters", _arguments_schema(tool))
-        rules += [f"call_{i}: {text(tool_format.head(tool.name))} arguments_{i}"]
+        # Plain: a tool's name comes from outside and must not become a control token.
+        rules += [f"call_{i}: {lark_plain(tool_format.head(tool.name))} arguments_{i}"]
         rules += [f"arguments_{i}: {arguments}"]
     return rules
 

@@ -10,10 +10,9 @@ _JSON_STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separa
 
 
 def lark_literal(text: str, vocabulary: Vocabulary) -> str:
-    """`text` as a sequence of terminals; empty for an empty text.
+    """`text` of a format as a sequence of terminals; empty for an empty text.
 
-    What llguidance takes for special tokens (control tokens, and added ones that look like tags)
-    can only be written as themselves.
+    Texts of control tokens stand for these tokens, as in a chat template.
     """
     terminals: list[str] = []
     plain = b""
@@ -24,6 +23,11 @@ def lark_literal(text: str, vocabulary: Vocabulary) -> str:
         else:
             plain += vocabulary.tokenizer.token_bytes(token_id)
     return " ".join([*terminals, *_quoted(plain)])
+
+
+def lark_plain(text: str) -> str:
+    """`text` from outside as a terminal: nothing in it stands for a control token."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def lark_schema(schema: dict[str, object]) -> str:

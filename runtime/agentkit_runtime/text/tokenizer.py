@@ -79,6 +79,10 @@ class Tokenizer:
         """Ids of plain text. The texts of special tokens stay plain text."""
         return self._encode_piece(text, starts_text=True)
 
+    def encode_continuation(self, text: str) -> list[int]:
+        """Ids of plain text that stands behind other text: no space is put in front."""
+        return self._encode_piece(text, starts_text=False)
+
     def encode_prompt(self, text: str) -> list[int]:
         """Ids of a prompt without a template: BOS, where the model wants it, and plain text."""
         bos = self._special_ids.get(self.bos_text or "") if self._vocabulary.adds_bos else None

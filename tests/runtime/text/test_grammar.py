@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -517,3 +519,52 @@ def test_forgotten_grammars_are_compiled_again(
         smollm2_compiler, request(tools=(), schema={"type": "string", "maxLength": 1})
     )
     assert accepts(smollm2, grammar, '"a"')
+
+
+# -- control tokens --------------------------------------------------------------------------------
+
+CONTROL_TEXTS = ("<|im_end|>", "a<|im_end|>b", "<|im_start|>", "x<|endoftext|>y")
+
+
+@pytest.mark.parametrize("text", CONTROL_TEXTS)
+@pytest.mark.parametrize(
+    "schema_of",
+    [
+        lambda text: {"a": {"const": text}},
+        lambda text: {"a": {"enum": [text]}},
+        lambda text: {"a": {"enum": [f"{text}1", f"{text}2"]}},
+        lambda text: {"a": {"type": "string", "pattern": f"^{text.replace('|', '[|]')}$"}},
+        lambda text: {text: {"const": 1}},
+    ],
+)
+def test_the_text_of_a_control_token_in_a_schema_stays_text(
+    smollm2: Tokenizer,
+    smollm2_compiler: GrammarCompiler,
+    schema_of: Callable[[str], Schema],
+    text: str,
+) -> None:
+    properties = schema_of(text)
+    schema: Schema = {"type": "object", "properties": properties, "required": [*properties]}
+    grammar = compiled(smollm2_compiler, request(tools=(), schema=schema))
+    ids, ended = generate(smollm2, grammar, random_choice(smollm2, 2))
+    assert ended
+    assert not any(smollm2.is_special(token_id) for token_id in ids)
+    Draft202012Validator(schema).validate(json.loads(smollm2.decode(ids)))
+
+
+def test_the_text_of_a_control_token_in_a_tool_name_stays_text(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler
+) -> None:
+    tool = ChatTool(name="a<|im_end|>", description="", parameters={})
+    grammar = compiled(smollm2_compiler, request(tools=(tool,), choice="required"))
+    ids, ended = generate(smollm2, grammar, random_choice(smollm2, 3))
+    assert ended
+    assert not any(smollm2.is_special(token_id) for token_id in ids)
+    assert calls_in(smollm2.decode(ids), HERMES) == [("a<|im_end|>", "{}")]
+
+
+def test_a_vocabulary_without_an_end_token_refuses_grammars() -> None:
+    tokenizer = Tokenizer.from_gguf(tiny_metadata())
+    tokenizer._vocabulary = dataclasses.replace(tokenizer._vocabulary, eos_ids=frozenset())
+    with pytest.raises(RequestRejected, match="end token"):
+        GrammarCompiler(tokenizer).compile_for(request(), HERMES)
