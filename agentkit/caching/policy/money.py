@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 
 from agentkit.caching.policy.source import Source
@@ -95,8 +95,8 @@ class PeakHours:
     def is_peak(self, at: datetime) -> bool:
         """Return whether the full price is due at `at`, which must have a time zone."""
         if at.tzinfo is None:
-            raise ValueError(f"{at!r} has no time zone; pass datetime.now(timezone.utc)")
-        moment = at.astimezone(timezone(timedelta(0)))
+            raise ValueError(f"{at!r} has no time zone; pass e.g. datetime.now(UTC)")
+        moment = at.astimezone(UTC)
         if moment.weekday() not in self.weekdays or moment.date() in self.holidays:
             return False
         return any(start <= moment.time() < end for start, end in self.windows_utc)

@@ -57,4 +57,6 @@ def minimum_for(
 
 
 _PREFIX = re.compile(r"^(?:(?:us|eu|apac|global)\.)?(?:anthropic\.|models/|[\w-]+/)?")
-_SUFFIX = re.compile(r"(?:[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default))?(?:-v\d+(?::\d+)?)?$")
+_SUFFIX = re.compile(
+    r"(?:[-@](?:20\d{6}|20\d\d-\d\d-\d\d|latest|default))?(?:(?<=\d)-v\d+(?::\d+)?)?$"
+)

@@ -6,7 +6,7 @@ from datetime import date
 from decimal import Decimal as D
 
 from agentkit.caching.policy.money import LengthTier, PriceRow, Rates
-from agentkit.caching.policy.source import Source, assumed, package
+from agentkit.caching.policy.source import Source, note, package
 from agentkit.caching.policy.terms import Ttl
 
 
@@ -56,9 +56,9 @@ PRICES: tuple[PriceRow, ...] = (
         "0.40",
         "40",
         valid_from=date(2026, 11, 17),
-        source=assumed("2026-11-18"),
+        source=note("2026-11-18"),
     ),
-    _row("gpt-6.2-sol", "2", "0.10", "10", source=assumed("2026-11-18")),
+    _row("gpt-6.2-sol", "2", "0.10", "10", source=note("2026-11-18")),
     _row("gpt-6.1-sol", "2", "0.10", "10"),
     _row("gpt-6.1-terra", "1", "0.05", "5", valid_from=date(2026, 10, 26)),
     _row("gpt-6-astra", "10", "1", "50"),

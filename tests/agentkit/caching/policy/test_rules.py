@@ -301,6 +301,10 @@ def test_only_compatible_providers_have_a_compatible_policy() -> None:
         ("models/gemini-4-argon", "gemini-4-argon"),
         ("gpt-5.6-sol-2026-09-01", "gpt-5.6-sol"),
         ("claude-haiku-4-5-latest", "claude-haiku-4-5"),
+        ("anthropic.claude-opus-4-6-v1", "claude-opus-4-6"),
+        ("claude-opus-4-20250514", "claude-opus-4"),
+        ("gpt-4o-2024-08-06", "gpt-4o"),
+        ("deepseek-v4", "deepseek-v4"),
     ],
 )
 def test_snapshots_and_platform_names_are_the_same_model(model: str, plain: str) -> None:
