@@ -127,10 +127,11 @@ class PriceRow:
     ) -> Rates | None:
         """Return what this request pays; None if the price under these terms is unknown."""
         terms = terms or Terms()
-        rates: Rates | None = self.fast if terms.speed is Speed.FAST else self._base(at)
-        if rates is not None and self.long is not None and self.long.holds(n_input_tokens):
-            # No price is published for a long request in fast mode, except where fast is a factor.
-            rates = self.long.rates if terms.speed is Speed.STANDARD else self._long_fast()
+        is_long = self.long is not None and self.long.holds(n_input_tokens)
+        if terms.speed is Speed.FAST:
+            rates = self._fast(is_long)
+        else:
+            rates = self.long.rates if self.long is not None and is_long else self._base(at)
         for wanted, factor in (
             (terms.us_only, self.us_only_factor),
             (terms.regional, self.regional_factor),
@@ -144,9 +145,10 @@ class PriceRow:
             return self.peak.off_peak
         return self.rates
 
-    def _long_fast(self) -> Rates | None:
-        if self.fast is None or self.long is None:
-            return None
+    def _fast(self, is_long: bool) -> Rates | None:
+        if self.fast is None or self.long is None or not is_long:
+            return self.fast
+        # Where both exist, the fast mode is a factor on all prices.
         return self.long.rates.scaled(self.fast.input / self.rates.input)
 
     def _batched(self, rates: Rates | None) -> Rates | None:

@@ -35,11 +35,6 @@ class Source:
         return f"{self.evidence} {self.on.isoformat()}"
 
 
-def sdk(on: str) -> Source:
-    """Return a client package as the source; `on` is an ISO date."""
-    return Source(Evidence.SDK, date.fromisoformat(on))
-
-
 def docs(on: str) -> Source:
     """Return the provider's documentation as the source; `on` is an ISO date."""
     return Source(Evidence.DOCS, date.fromisoformat(on))
@@ -53,11 +48,6 @@ def package(on: str) -> Source:
 def note(on: str) -> Source:
     """Return a secondary note as the source; `on` is an ISO date."""
     return Source(Evidence.NOTE, date.fromisoformat(on))
-
-
-def measured(on: str) -> Source:
-    """Return an outside measurement as the source; `on` is an ISO date."""
-    return Source(Evidence.MEASURED, date.fromisoformat(on))
 
 
 def assumed(on: str) -> Source:

@@ -208,6 +208,8 @@ def test_terms_without_a_published_price_are_unknown() -> None:
         (_row("deepseek", "deepseek-flash"), Terms(batch=True)),
     ]
     assert [row.rates_for(1000, NOON, terms) for row, terms in rows] == [None] * 4
+    haiku = _row("anthropic", "claude-haiku-5-5")
+    assert haiku.rates_for(200_000, NOON, Terms(speed=Speed.FAST)) is None
 
 
 def test_regional_endpoints_cost_a_tenth_more_on_the_clouds() -> None:

@@ -205,6 +205,27 @@ def test_earlier_openai_models_have_intervals_retentions_and_a_rate_ceiling() ->
     assert policy.affinity.requests_per_minute == 15
 
 
+def test_azure_keeps_entries_in_memory_by_default() -> None:
+    first = []
+    for platform in (Platform.DIRECT, Platform.AZURE):
+        policy = openai_policy("gpt-5.4", TODAY, platform=platform)
+        assert isinstance(policy, OpenAiIntervalPolicy)
+        first.append(policy.retentions[0].name)
+    assert first == ["24h", "in_memory"]
+
+
+def test_a_family_without_a_known_discount_has_none_stated() -> None:
+    policy = openai_policy("gpt-3.5-turbo", TODAY)
+    assert isinstance(policy, OpenAiIntervalPolicy)
+    assert policy.documented_read_multiplier is None
+
+
+def test_a_source_prints_its_kind_and_day() -> None:
+    minimum = anthropic_policy("claude-opus-5", TODAY).minimum
+    assert minimum is not None
+    assert str(minimum.source) == "docs 2026-08-21"
+
+
 @pytest.mark.parametrize(
     ("model", "multiplier"),
     [

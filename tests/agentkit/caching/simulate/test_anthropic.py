@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentkit.caching.policy import (
+    AnthropicPolicy,
     AnthropicRefresh,
     BlockKind,
     LookbackUnit,
@@ -19,6 +20,7 @@ from agentkit.caching.policy import (
     Terms,
     ThinkingTier,
     Ttl,
+    anthropic_policy,
 )
 from agentkit.caching.simulate import (
     Block,
@@ -390,6 +392,40 @@ def test_marks_of_one_group_act_as_one_and_count_each(clock: ManualClock) -> Non
     assert serve(cache, ask(user(batch[0]))).read == 0
     more = (block("x", mark=FIVE), block("y", mark=FIVE))
     assert refusal(cache, ask(user(*batch, *more))) is RefusalReason.TOO_MANY_MARKS
+
+
+def test_a_group_is_one_position(clock: ManualClock) -> None:
+    cache = SimulatedAnthropic(clock=clock)
+    serve(cache, ask(user(block("first", mark=FIVE))))
+    batch = [block(f"a{i}", 10, group="batch") for i in range(25)]
+    ungrouped = [replace(step, group=None) for step in batch]
+    assert serve(cache, ask(user(block("first"), *ungrouped, block("x", mark=FIVE)))).read == 0
+    assert serve(cache, ask(user(block("first"), *batch, block("y", mark=FIVE)))).read == 1000
+
+
+def test_neighbouring_groups_keep_their_own_marks(clock: ManualClock) -> None:
+    cache = SimulatedAnthropic(clock=clock)
+    one, two = block("a", mark=FIVE, group="one"), block("b", mark=FIVE, group="two")
+    serve(cache, ask(user(one, two)))
+    assert serve(cache, ask(user(one))).read == 1000
+
+
+def test_rules_can_be_given_instead_of_looked_up(clock: ManualClock) -> None:
+    """For models and days that the tables do not know."""
+
+    def policy_of(model: str, on: date) -> AnthropicPolicy:
+        known = anthropic_policy("claude-opus-5", on)
+        return replace(known, model=model, longer_ttl_first=False, mark_budget=1)
+
+    cache = SimulatedAnthropic(clock=clock, policy_of=policy_of)
+    nobody = Identity(model="claude-nobody-9")
+    assert serve(cache, row(2, 2, identity=nobody)).split.written == 2000
+    assert refusal(cache, row(2, 1, 2, identity=nobody)) is RefusalReason.TOO_MANY_MARKS
+
+
+def test_an_empty_request_is_served_and_its_output_forgotten(clock: ManualClock) -> None:
+    served = serve(SimulatedAnthropic(clock=clock), ask(), output=[block("a")])
+    assert served.split.total == 0
 
 
 FRONT = {"tools": (tool("t", mark=FIVE),), "system": (block("s", mark=FIVE),)}

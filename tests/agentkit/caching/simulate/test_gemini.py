@@ -153,6 +153,14 @@ def test_storage_is_billed_by_the_token_hour_until_the_end(clock: ManualClock) -
     assert isinstance(cache.get(content.name), Refused)
 
 
+def test_storage_of_an_unknown_price_is_unknown(clock: ManualClock) -> None:
+    old = Identity(model="gemini-2.5-flash")
+    cache = SimulatedGemini(clock=clock)
+    content = create(cache, replace(FRONT, identity=old))
+    assert content.creation_cost is None
+    assert cache.storage_cost(content.name) is None
+
+
 def test_deleting_ends_the_storage_bill(clock: ManualClock) -> None:
     cache = SimulatedGemini(clock=clock)
     content = create(cache)
