@@ -37,7 +37,23 @@ class _EngineVocabulary:
         self.tokens = [tokenizer.token_bytes(token_id) for token_id in every_id]
         self.special_token_ids = [i for i in every_id if tokenizer.is_special(i)]
         self._tokenizer = tokenizer
+        self._n_anchor_ids = len(tokenizer.encode_continuation(_ANCHOR))
 
     def __call__(self, text: str) -> list[int]:
-        """Ids of text that continues a reply. Bytes are refused, so the wrapper passes text."""
-        return self._tokenizer.encode_continuation(text)
+        """Ids of text that continues a reply. Bytes are refused, so the wrapper passes text.
+
+        Some vocabularies put a space in front of whatever they encode. An anchor takes it.
+        """
+        ids = self._tokenizer.encode_continuation(text)
+        if self._read(ids) == text.encode():
+            return ids
+        anchored = self._tokenizer.encode_continuation(_ANCHOR + text)[self._n_anchor_ids :]
+        # Ids that read otherwise would be forced although the grammar refuses them.
+        return anchored if self._read(anchored) == text.encode() else []
+
+    def _read(self, ids: list[int]) -> bytes:
+        return b"".join(self.tokens[token_id] for token_id in ids)
+
+
+_ANCHOR = "\x02"
+"""Stands in no text of a grammar, and merges with nothing."""

@@ -14,15 +14,11 @@ def lark_literal(text: str, vocabulary: Vocabulary) -> str:
 
     Texts of control tokens stand for these tokens, as in a chat template.
     """
-    terminals: list[str] = []
-    plain = b""
-    for token_id in vocabulary.tokenizer.encode_rendered(text, None):
-        if vocabulary.engine.is_special_token(token_id):
-            terminals += [*_quoted(plain), f"<[{token_id}]>"]
-            plain = b""
-        else:
-            plain += vocabulary.tokenizer.token_bytes(token_id)
-    return " ".join([*terminals, *_quoted(plain)])
+    pieces = vocabulary.tokenizer.split_rendered(text, None)
+    return " ".join(
+        f"<[{piece.ids[0]}]>" if piece.is_special else lark_plain(text[piece.start : piece.end])
+        for piece in pieces
+    )
 
 
 def lark_plain(text: str) -> str:
@@ -34,7 +30,3 @@ def lark_schema(schema: dict[str, object]) -> str:
     """A terminal for JSON in `schema`. `TypeError` or `ValueError` if the schema is not JSON."""
     text = json.dumps({**schema, "x-guidance": _JSON_STYLE}, ensure_ascii=False, allow_nan=False)
     return f"%json {text}"
-
-
-def _quoted(data: bytes) -> list[str]:
-    return [json.dumps(data.decode("utf-8"), ensure_ascii=False)] if data else []

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ from agentkit_runtime.text.toolcalls import (
 )
 from agentkit_runtime.types import Grammar
 from tests.runtime.text.generation import generate, random_choice, stubborn_choice
-from tests.runtime.text.vocabularies import tiny_metadata
+from tests.runtime.text.vocabularies import spacing_tokenizer, tiny_metadata
 
 Schema = dict[str, object]
 
@@ -568,3 +569,14 @@ def test_a_vocabulary_without_an_end_token_refuses_grammars() -> None:
     tokenizer._vocabulary = dataclasses.replace(tokenizer._vocabulary, eos_ids=frozenset())
     with pytest.raises(RequestRejected, match="end token"):
         GrammarCompiler(tokenizer).compile_for(request(), HERMES)
+
+
+@pytest.mark.parametrize("kind", ["prepend", "metaspace"])
+def test_a_vocabulary_that_puts_a_space_in_front_is_forced_to_exactly_the_grammar(
+    tmp_path: Path, kind: str
+) -> None:
+    tokenizer = spacing_tokenizer(tmp_path, kind)
+    grammar = compiled(GrammarCompiler(tokenizer), request(choice=ToolName("now")))
+    ids, ended = generate(tokenizer, grammar, random_choice(tokenizer, 4))
+    assert ended
+    assert b"".join(map(tokenizer.token_bytes, ids)).decode() == HERMES.call_text("now", "{}")

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
 from agentkit_runtime.text.token_bytes import byte_alphabet
+from agentkit_runtime.text.tokenizer import Tokenizer
 
 
 def tiny_metadata(
@@ -27,3 +33,31 @@ def tiny_metadata(
         "tokenizer.ggml.eos_token_id": eos,
         **{f"tokenizer.ggml.{name}": value for name, value in extra.items()},
     }
+
+
+def spacing_tokenizer(folder: Path, kind: str) -> Tokenizer:
+    """A SentencePiece-like vocabulary that puts a space in front of each text it encodes."""
+    pieces = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "\u2581"]
+    pieces += [chr(code) for code in range(33, 127)]
+    merges = [("\u2581", "{"), ("\u2581", "<"), ('"', "n")]
+    pieces += [first + second for first, second in merges]
+    ids = {piece: token_id for token_id, piece in enumerate(pieces)}
+    backend = Backend(
+        models.BPE(vocab=ids, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    )
+    backend.add_special_tokens(["</s>"])
+    bytes_back = [decoders.ByteFallback(), decoders.Fuse()]
+    if kind == "prepend":
+        spaces = [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
+        backend.normalizer = normalizers.Sequence(spaces)
+        backend.decoder = decoders.Sequence(
+            [decoders.Replace("\u2581", " "), *bytes_back, decoders.Strip(" ", 1, 0)]
+        )
+    else:
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+        backend.decoder = decoders.Sequence(
+            [decoders.Metaspace(prepend_scheme="always"), *bytes_back]
+        )
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "</s>"}', encoding="utf-8")
+    return Tokenizer.from_folder(folder)
