@@ -147,6 +147,11 @@ class Tokenizer:
         """Highest id that has a token, plus one. A model's logits may be wider (padding)."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
+    @cached_property
+    def longest_token_bytes(self) -> int:
+        """How many bytes one token can stand for; at least 1."""
+        return max([1, *(len(self.token_bytes(i)) for i in range(self.vocab_size))])
+
     @property
     def eos_ids(self) -> frozenset[int]:
         """Tokens that end a generation."""
@@ -201,7 +206,9 @@ class Tokenizer:
 
     def _encode_piece(self, text: str, *, starts_text: bool) -> list[int]:
         backend = self.backend if starts_text else self._continuation
-        ids: list[int] = backend.encode(text, add_special_tokens=False).ids
+        # The batch call gives up the GIL, `encode` does not: a long text would stop every stream.
+        (encoding,) = backend.encode_batch_fast([text], add_special_tokens=False)
+        ids: list[int] = encoding.ids
         return ids
 
     def _bytes_of(self, ids: Iterable[int], skip_special: bool) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 import pytest
@@ -139,3 +140,29 @@ def test_metadata_that_is_not_understood_is_refused_by_name(
     metadata |= {f"tokenizer.ggml.{name}": value for name, value in change.items()}
     with pytest.raises(UnsupportedModel, match=message):
         Tokenizer.from_gguf(metadata)
+
+
+def test_other_threads_run_while_a_long_text_is_encoded(smollm2: Tokenizer) -> None:
+    ticks: list[None] = []
+    started, stop = threading.Event(), threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.001):
+            ticks.append(None)
+            started.set()
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    try:
+        assert started.wait(10)
+        n_before = len(ticks)
+        smollm2.encode("word " * 200_000)
+        n_during = len(ticks) - n_before
+    finally:
+        stop.set()
+        ticker.join()
+    assert n_during > 10
+
+
+def test_the_longest_token_is_known(tiny: Tokenizer) -> None:
+    assert tiny.longest_token_bytes == len("<|im_start|>")
