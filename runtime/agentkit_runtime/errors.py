@@ -33,11 +33,12 @@ class RequestRejected(RuntimeFault, ValueError):
 
 
 class PromptTooLong(RequestRejected):
-    """The rendered prompt has `n_tokens`, and at most `limit` leave room for an answer."""
+    """The prompt has `n_tokens` (or `at_least` so many); up to `limit` leave room for an answer."""
 
-    def __init__(self, n_tokens: int, limit: int) -> None:
+    def __init__(self, n_tokens: int, limit: int, *, at_least: bool = False) -> None:
+        least = "at least " if at_least else ""
         super().__init__(
-            f"the prompt has {n_tokens} tokens and the limit is {limit}; "
+            f"the prompt has {least}{n_tokens} tokens and the limit is {limit}; "
             "shorten or compact the messages",
             field="messages",
         )

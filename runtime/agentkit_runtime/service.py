@@ -143,6 +143,7 @@ class ChatService:
             identity=self._loaded.identity,
         )
         tokenizer = self._loaded.tokenizer
+        self._check_size(request)
         pieces = self._render(request)
         recalled = self._memory.recall(namespace, pieces)
         self._check_length(len(recalled.ids))
@@ -168,11 +169,24 @@ class ChatService:
             _log.warning("request %s: %s", request.request_id, warning)
         return tuple(_pieces(rendered, self._loaded.tokenizer))
 
+    def _check_size(self, request: ChatRequest) -> None:
+        """Refuse what cannot fit whatever its tokens are, before the work of rendering it."""
+        n_bytes = sum(
+            len(message.content.encode("utf-8", "surrogatepass")) for message in request.messages
+        )
+        n_least = n_bytes // self._loaded.tokenizer.longest_token_bytes
+        if n_least >= self._context:
+            raise PromptTooLong(n_least, self._context - 1, at_least=True)
+
     def _check_length(self, n_tokens: int) -> None:
         """The engine would refuse it too, but cannot say which field of a chat is too long."""
-        context = min(self._loaded.config.max_position, self.stats().total_slots)
-        if n_tokens >= context:
-            raise PromptTooLong(n_tokens, context - 1)
+        if n_tokens >= self._context:
+            raise PromptTooLong(n_tokens, self._context - 1)
+
+    @property
+    def _context(self) -> int:
+        """Tokens that a prompt and its answer can have together."""
+        return min(self._loaded.config.max_position, self.stats().total_slots)
 
     def _engine_id(self, request_id: str | None) -> str:
         """Unique in this service whatever callers send: the engine tells requests apart by it."""

@@ -190,6 +190,25 @@ async def test_a_prompt_beyond_the_context_is_refused_with_both_numbers(
     assert (raised.value.n_tokens > 100, raised.value.limit) == (True, 63)
 
 
+async def test_a_prompt_whose_bytes_cannot_fit_is_refused_before_it_is_tokenised(
+    smollm2_text: Text, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unwanted(*args: object, **options: object) -> None:
+        raise AssertionError("tokenised")
+
+    with serving(smollm2_text, n_slots=64) as service:
+        monkeypatch.setattr(Tokenizer, "split_rendered", unwanted)
+        n_bytes = 64 * smollm2_text[0].longest_token_bytes
+        with pytest.raises(
+            PromptTooLong, match=r"at least 64 tokens and the limit is 63"
+        ) as raised:
+            await collect(service, request(user("a" * n_bytes)))
+        with pytest.raises(AssertionError, match="tokenised"):
+            await collect(service, request(user("a" * (n_bytes - 1))))
+
+    assert raised.value.field == "messages"
+
+
 async def test_a_refused_request_leaves_nothing_behind(smollm2_text: Text) -> None:
     unknown = ChatRequest(
         messages=(user("hello"),), tools=(WEATHER,), allowed_tools=frozenset({"no such tool"})
