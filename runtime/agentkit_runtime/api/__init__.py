@@ -1,6 +1,7 @@
 """HTTP in front of one `ChatService`.
 
 app       the FastAPI application: routes common to all dialects, health
+body_limit  refuses bodies that are too large
 sse       server-sent events written by hand; stops work the moment the client is gone
 openai/   the OpenAI dialect: request models, decode to `ChatRequest`, encode `ChatEvent`s, errors
 

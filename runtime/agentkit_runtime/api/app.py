@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from agentkit_runtime.api.body_limit import DEFAULT_MAX_BODY_BYTES, BodyLimit
 from agentkit_runtime.api.openai.errors import ApiError, from_fault, from_validation
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
 from agentkit_runtime.errors import RuntimeFault
@@ -24,6 +25,7 @@ def create_app(
     *,
     model_ids: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
+    max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
 ) -> FastAPI:
     """Build the application. It does not own `service`: closing the engine is the caller's.
 
@@ -32,8 +34,10 @@ def create_app(
         model_ids: names that requests may use; the first is the one in answers. By default the
             model's label.
         clock: Unix seconds, for the `created` fields.
+        max_body_bytes: larger request bodies are answered with 413.
     """
     app = FastAPI(title="agentkit runtime", docs_url=None, redoc_url=None)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     _install_error_handlers(app)
     ids = tuple(model_ids) or (service.model_label,)
     app.include_router(OpenAiRoutes(service, ids, clock).router)
@@ -65,7 +69,8 @@ def _install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        answer = ApiError(str(error.detail), status=error.status_code).response()
+        code = "request_too_large" if error.status_code == 413 else None
+        answer = ApiError(str(error.detail), status=error.status_code, code=code).response()
         answer.headers.update(error.headers or {})
         return answer
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
+
 import httpx2
 import pytest
 
@@ -115,3 +118,32 @@ async def test_the_schema_names_both_kinds_of_answer() -> None:
     answers = schema["paths"]["/v1/chat/completions"]["post"]["responses"]
     assert set(answers["200"]["content"]) == {"application/json", "text/event-stream"}
     assert "400" in answers
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+async def test_a_body_that_is_too_large_is_refused_in_openais_shape(is_chunked: bool) -> None:
+    body = json.dumps(BODY | {"user": "x" * 200}).encode()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), 64):
+            yield body[start : start + 64]
+
+    async with client(RequestRejected("reached"), max_body_bytes=len(body) - 1) as http:
+        response = await http.post(
+            "/v1/chat/completions",
+            content=chunks() if is_chunked else body,
+            headers={"content-type": "application/json"},
+        )
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (413, "request_too_large")
+    assert (error["type"], error["param"]) == ("invalid_request_error", None)
+    assert str(len(body) - 1) in error["message"]
+
+
+async def test_a_body_of_exactly_the_limit_is_read() -> None:
+    body = json.dumps(BODY).encode()
+    async with client(RequestRejected("reached"), max_body_bytes=len(body)) as http:
+        response = await http.post(
+            "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
+        )
+    assert response.json()["error"]["message"] == "reached"

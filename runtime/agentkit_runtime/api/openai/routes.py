@@ -121,5 +121,6 @@ _CHAT_RESPONSES: dict[int | str, dict[str, object]] = {
     },
     400: {"description": "The request cannot be served; `error.param` names the field."},
     404: {"description": "The model is not served here."},
+    413: {"description": "The body is too large."},
     503: {"description": "The engine is stopping."},
 }
