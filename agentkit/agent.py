@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 import re
 import sys
@@ -14,6 +15,7 @@ from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 from typing_extensions import TypeVar
 
 from agentkit.blocks import UserMessage
+from agentkit.checks import check_configuration, message_of
 from agentkit.context import Context, Document
 from agentkit.errors import AgentkitError, ConfigurationError
 from agentkit.models.base import Model, Settings, ToolChoice
@@ -115,11 +117,7 @@ class Agent(Generic[Deps, Output]):
         self.name = self.name or _name_of(type(self))
         if self.output_type is None:
             self.output_type = _declared_output(type(self))
-        for limit, least in _LIMITS.items():
-            if getattr(self, limit) < least:
-                raise ConfigurationError(
-                    f"{limit} must be at least {least}, got {getattr(self, limit)!r}"
-                )
+        check_configuration(self)
 
     # What an application calls.
 
@@ -152,14 +150,12 @@ class Agent(Generic[Deps, Output]):
             AgentkitError: the calling thread runs an event loop already; use `await
             agent.run(...)`.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(self.run(prompt, context=context))
-        raise AgentkitError(
-            f"{self.name}.run_sync() was called inside a running event loop, which it would block; "
-            "use: await agent.run(...)"
-        )
+        if _is_in_event_loop():
+            raise AgentkitError(
+                f"{self.name}.run_sync() was called inside a running event loop, which it would "
+                "block; use: await agent.run(...)"
+            )
+        return asyncio.run(self.run(prompt, context=context))
 
     def stream(
         self, prompt: str | UserMessage | None, *, context: Context | None = None
@@ -170,7 +166,7 @@ class Agent(Generic[Deps, Output]):
             async for event in events: ...
         events.result
         """
-        return RunStream(self, _message(prompt, context), context)
+        return RunStream(self, message_of(prompt, context), context)
 
     async def __aenter__(self) -> Agent[Deps, Output]:
         """Connect the team's MCP servers once, for many runs."""
@@ -277,6 +273,7 @@ class Agent(Generic[Deps, Output]):
                 f"cannot set {name!r}: agent {self.name!r} was used already, and the model's cache "
                 "is built on its configuration; make a new agent"
             )
+        self._check_known(name)
         object.__setattr__(self, name, value)
         if name == "deps":
             for subagent in self._subagents or ():
@@ -293,6 +290,15 @@ class Agent(Generic[Deps, Output]):
     _subagents: tuple[Agent[Any, Any], ...] | None = None
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
+
+    def _check_known(self, name: str) -> None:
+        # Only here is a name surely a mistake: subclasses keep things of their own, set in
+        # __init__ or later, and no rule tells those from misspelled configuration.
+        if type(self) is not Agent or hasattr(Agent, name) or name in ("deps", "__orig_class__"):
+            return
+        near = difflib.get_close_matches(name, _CONFIGURATION, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "keep what is yours in deps"
+        raise ConfigurationError(f"cannot set {name!r}: agents have no such attribute; {hint}")
 
     def _plan(self) -> Plan:
         if self._planned is None:
@@ -320,8 +326,6 @@ class _Session:
         self.loop = asyncio.get_running_loop()
 
 
-_LIMITS = {"max_turns": 1, "max_repairs": 0, "max_retries": 0, "max_parallel": 1}
-
 _CONFIGURATION = frozenset(
     (
         "examples",
@@ -342,6 +346,14 @@ _CONFIGURATION = frozenset(
 )
 
 
+def _is_in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _name_of(cls: type[object]) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
@@ -360,12 +372,3 @@ def _declared_output(cls: type[Agent[Any, Any]]) -> type[Any]:
             if is_ours:
                 return cast("type[Any]", arguments[1])
     return str
-
-
-def _message(prompt: str | UserMessage | None, context: Context | None) -> UserMessage | None:
-    if prompt is None and context is None:
-        raise ConfigurationError("prompt is None: without a context there is nothing to go on with")
-    message = UserMessage.of(prompt) if isinstance(prompt, str) else prompt
-    if message is not None and not message.text.strip():
-        raise ConfigurationError(f"the prompt is empty: {message.text!r}")
-    return message

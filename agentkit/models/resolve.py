@@ -26,5 +26,8 @@ def resolve_model(model: str | Model) -> Model:
         from agentkit.models.local import LocalModel
 
         return LocalModel(name)
-    problem = f"unknown provider {provider!r} in" if colon else "no provider in"
+    if provider == "local":
+        problem = "no model named in" if colon else "no provider in"
+    else:
+        problem = f"unknown provider {provider!r} in" if colon else "no provider in"
     raise UnknownModel(f"{problem} model string {model!r}; use {_KNOWN}")

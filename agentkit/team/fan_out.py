@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -22,6 +22,8 @@ from agentkit.usage import Usage
 
 if TYPE_CHECKING:
     from agentkit.team.plan import AnyAgent
+
+_TASK_FORM = "a task is Task(agent=..., prompt=...) or a pair (agent, prompt)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,9 @@ async def fan_out(
         raise ConfigurationError(f"max_parallel must be at least 1, got {max_parallel!r}")
     if within is not None and on_event is not None:
         raise ConfigurationError("within a run, events are part of its stream: leave out on_event")
+    if isinstance(parent, type):
+        raise ConfigurationError(f"{parent!r} is a class: give an agent, {parent.__name__}(...)")
+    given = _tasks(tasks)
     async with AsyncExitStack() as stack:
         if within is None:
             team = await stack.enter_async_context(parent.opened())
@@ -111,7 +116,7 @@ async def fan_out(
             run.sink = on_event
         else:
             run = _surrounding(parent, within)
-        jobs = _jobs(run.member, [_task(item) for item in tasks])
+        jobs = _jobs(run.member, given)
         return FanOut(outcomes=await _run_all(run, jobs, max_parallel, warm_first))
 
 
@@ -163,8 +168,22 @@ def _first(jobs: list[_Job], model: str) -> _Job:
     return next(job for job in jobs if job.member.model.label == model)
 
 
-def _task(item: Task | tuple[AnyAgent | type[AnyAgent] | str, str]) -> Task:
-    return item if isinstance(item, Task) else Task(agent=item[0], prompt=item[1])
+def _tasks(items: object) -> list[Task]:
+    if isinstance(items, Iterable) and not isinstance(items, str | bytes):
+        return [_task(item) for item in items]
+    raise ConfigurationError(f"tasks must be a list, got {items!r:.200}; {_TASK_FORM}")
+
+
+def _task(item: object) -> Task:
+    if isinstance(item, tuple) and len(item) == 2:
+        item = Task(agent=item[0], prompt=item[1])
+    if not isinstance(item, Task):
+        raise ConfigurationError(f"{item!r:.200} is no task; {_TASK_FORM}")
+    if not isinstance(item.prompt, str):
+        raise ConfigurationError(
+            f"the prompt of the task for {item.agent!r} must be a str, got {item.prompt!r:.200}"
+        )
+    return item
 
 
 def _jobs(parent: Member, tasks: list[Task]) -> list[_Job]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agentkit.checks import check_configuration, check_hooks
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
@@ -63,6 +64,9 @@ def plan_team(root: AnyAgent) -> Plan:
 
 
 def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
+    # Again, since attributes may have been set after the agent was made.
+    check_configuration(agent)
+    check_hooks(agent)
     name = agent.name
     _check_name(name)
     _check_recursion(agent, above)

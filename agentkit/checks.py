@@ -1,0 +1,137 @@
+"""Finds mistakes in how an agent is put together and asked, and says what to write instead.
+
+What a type checker would find is checked here too: who begins has none, and a raw TypeError from
+deep inside says nothing about the line that is wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from agentkit.blocks import UserMessage
+from agentkit.context import Context, Document
+from agentkit.errors import ConfigurationError
+from agentkit.models.base import Settings
+
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+
+_TEXTS = ("name", "instructions", "rules", "examples")
+_LISTS = ("tools", "subagents", "knowledge")
+_LIMITS = {"max_turns": 1, "max_repairs": 0, "max_retries": 0, "max_parallel": 1}
+_HOOKS = ("tool_choice", "allowed_tools", "volatile")
+
+
+def check_configuration(agent: Agent[Any, Any]) -> None:
+    """Check the types and ranges of what an agent was given; tools are checked one by one later.
+
+    Raises:
+        ConfigurationError: a value is of no use where it is.
+    """
+    for text in _TEXTS:
+        if not isinstance(getattr(agent, text), str):
+            raise _wrong(agent, text, "must be a str")
+    for plural in _LISTS:
+        value = getattr(agent, plural)
+        if not isinstance(value, Collection) or isinstance(value, str | bytes):
+            raise _wrong(agent, plural, f"must be a list: {plural}=[{_written(value)}]")
+    for document in agent.knowledge:
+        if not isinstance(document, Document):
+            raise ConfigurationError(
+                f"agent {agent.name!r}: {document!r} is no document; "
+                "knowledge holds Document(uri=..., text=...)"
+            )
+    for subagent in agent.subagents:
+        _check_subagent(agent, subagent)
+    if not isinstance(agent.settings, Settings):
+        raise _wrong(agent, "settings", "must be Settings(...)")
+    for limit, least in _LIMITS.items():
+        value = getattr(agent, limit)
+        if not isinstance(value, int) or value < least:
+            raise ConfigurationError(f"{limit} must be at least {least}, got {value!r}")
+
+
+def check_hooks(agent: Agent[Any, Any]) -> None:
+    """Check that the methods which a subclass overrides can be called as the loop calls them.
+
+    Raises:
+        ConfigurationError: one does not take the turn, is asynchronous, or is no method.
+    """
+    for hook in _HOOKS:
+        method = getattr(agent, hook)
+        where = f"{type(agent).__name__}.{hook}"
+        if not callable(method):
+            raise ConfigurationError(
+                f"{where} must be a method, got {method!r}; write: def {hook}(self, turn: int)"
+            )
+        if inspect.iscoroutinefunction(method):
+            raise ConfigurationError(
+                f"{where} is asynchronous, but is called without await; "
+                f"write: def {hook}(self, turn: int)"
+            )
+        if not _takes_turn(method):
+            raise ConfigurationError(
+                f"{where}{inspect.signature(method)} cannot take the number of the turn; "
+                f"write: def {hook}(self, turn: int)"
+            )
+
+
+def message_of(prompt: object, context: object) -> UserMessage | None:
+    """Return what is said to the agent; None goes on with the context as it is.
+
+    Raises:
+        ConfigurationError: the prompt or the context is of no use.
+    """
+    if context is not None and not isinstance(context, Context):
+        inner = getattr(context, "context", None)
+        fix = "; use context=result.context" if isinstance(inner, Context) else ""
+        raise ConfigurationError(
+            f"context must be a Context, got the {type(context).__name__} {context!r:.80}{fix}"
+        )
+    if prompt is None:
+        if context is None:
+            raise ConfigurationError(
+                "prompt is None: without a context there is nothing to go on with"
+            )
+        return None
+    message = UserMessage.of(prompt) if isinstance(prompt, str) else prompt
+    if not isinstance(message, UserMessage):
+        raise ConfigurationError(
+            f"prompt must be a str or a UserMessage, got {prompt!r:.200}; "
+            'to go on with a conversation use: agent.run("...", context=result.context)'
+        )
+    if not message.text.strip():
+        raise ConfigurationError(f"the prompt is empty: {message.text!r}")
+    return message
+
+
+def _check_subagent(agent: Agent[Any, Any], subagent: object) -> None:
+    from agentkit.agent import Agent
+
+    if isinstance(subagent, Agent) or (isinstance(subagent, type) and issubclass(subagent, Agent)):
+        return
+    raise ConfigurationError(
+        f"agent {agent.name!r}: {subagent!r} is no subagent; give an Agent class or an instance"
+    )
+
+
+def _takes_turn(method: Any) -> bool:
+    try:
+        inspect.signature(method).bind(0)
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # Callables written in C may have no signature to look at.
+    return True
+
+
+def _wrong(agent: Agent[Any, Any], name: str, problem: str) -> ConfigurationError:
+    value = getattr(agent, name)
+    return ConfigurationError(f"agent {agent.name!r}: {name} {problem}; got {value!r:.200}")
+
+
+def _written(value: object) -> str:
+    """Return about what the user has written for a value."""
+    return getattr(value, "__name__", None) or "..."
