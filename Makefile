@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
+PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+READY := $(VENV)/.ready-$(PYTHON_VERSION)
+MODEL ?= local:smollm2
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench clean lock
@@ -11,8 +13,8 @@ READY := $(VENV)/.ready
 help:  ## Show the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY)  ## Fetch the model once, run the team of agents over examples/documents, print the cache report
-	@$(BIN)/python -m examples.review_team
+demo: $(READY)  ## Run a team of agents over examples/documents (MODEL=local:... takes another model)
+	@$(BIN)/python -m examples.review_team --model '$(MODEL)'
 
 test: $(READY)  ## Run all tests
 	@$(BIN)/python -m pytest
@@ -34,8 +36,8 @@ clean:  ## Remove the environment and build output (the model stays in your cach
 
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"agentkit needs Python 3.11 or newer, this is {v[0]}.{v[1]}: use make PYTHON=python3.11 ...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "Installing the pinned packages into $(VENV) (once, a few minutes) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@echo "Installing the pinned packages into $(VENV) (once, a few minutes, about 1.2 GB) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@

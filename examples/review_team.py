@@ -27,8 +27,10 @@ from pydantic import BaseModel, Field, create_model
 
 from agentkit import (
     Agent,
+    AgentkitError,
     McpServer,
-    RunResult,
+    RunError,
+    RunRecord,
     Settings,
     Task,
     ToolChoice,
@@ -92,7 +94,7 @@ def place_in(names: Sequence[str]) -> type[Place]:
     """
     files = "|".join(re.escape(name) for name in names)
     return create_model(
-        "Place", __base__=Place, path=(str, Field(pattern=rf"^(({files}):[0-9]{{1,3}}|none)$"))
+        "Place", __base__=Place, path=(str, Field(pattern=rf"^(({files}):[0-9]{{1,5}}|none)$"))
     )
 
 
@@ -131,7 +133,7 @@ class Desk:
     @property
     def names(self) -> list[str]:
         """The papers."""
-        return sorted(path.name for path in self.folder.glob("*.md"))
+        return sorted(path.name for path in self.folder.iterdir() if is_paper(path))
 
 
 class Editor(Agent[Desk, Place]):
@@ -153,8 +155,8 @@ class Editor(Agent[Desk, Place]):
             Task(
                 agent="reader",
                 label=name,
-                prompt=f'Read {{"path": "{name}", "start": 1}} and search '
-                f'{{"path": "{name}", "query": "2027"}}',
+                prompt=f'Read {{"path": {json.dumps(name)}, "start": 1}} and search '
+                f'{{"path": {json.dumps(name)}, "query": "2027"}}',
             )
             for name in desk.names
         ]
@@ -163,7 +165,8 @@ class Editor(Agent[Desk, Place]):
             if outcome.kind == "ok" and isinstance(outcome.output, Place):
                 desk.entries.append(check(desk.folder / name, outcome.output.path))
             else:
-                note = f"the reader failed: {outcome}"
+                error = outcome.error if outcome.kind == "failed" else "no answer"
+                note = f"the reader failed: {error}"
                 desk.entries.append(Entry(file=name, quote=None, line=None, note=note))
         found = [
             {"path": f"{entry.file}:{entry.line}", "quote": entry.quote}
@@ -173,9 +176,20 @@ class Editor(Agent[Desk, Place]):
         return "\n".join(map(json.dumps, found)) or "No paper sets a deadline."
 
 
+def is_paper(path: Path) -> bool:
+    """Tell whether a file of the folder is to be read."""
+    return path.is_file() and path.suffix.lower() == ".md"
+
+
+def lines_of(paper: Path) -> list[str]:
+    """Return a paper's lines as the files server counts them: only LF and CRLF end a line."""
+    text = paper.read_bytes().decode("utf-8", errors="replace")
+    return text.replace("\r\n", "\n").split("\n")
+
+
 def check(paper: Path, place: str) -> Entry:
     """Quote the line that a reader names, if it stands in its paper and sets a deadline."""
-    lines = paper.read_text("utf-8").splitlines()
+    lines = lines_of(paper)
     file, _, number = place.partition(":")
     line = int(number) if number.isdecimal() else 0
     quote = lines[line - 1] if file == paper.name and 0 < line <= len(lines) else ""
@@ -204,8 +218,24 @@ def start_line(place: str, entries: Sequence[Entry]) -> str:
     return f"The editor would begin with {place}."
 
 
-async def review(folder: Path, model: str | Model) -> tuple[RunResult[Place], list[Entry]]:
-    """Run the team over `folder`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What the team brought back."""
+
+    record: RunRecord
+    entries: list[Entry]
+    start: str
+    """The editor's suggestion, or why there is none."""
+    complete: bool
+    """Every paper of the folder has an entry."""
+
+
+async def review(folder: Path, model: str | Model) -> Review:
+    """Run the team over `folder`.
+
+    Raises:
+        AgentkitError: the run failed before the readers were sent.
+    """
     files = McpServer(
         alias="files", command=[sys.executable, "-m", "agentkit_tools.files", str(folder)]
     )
@@ -213,12 +243,23 @@ async def review(folder: Path, model: str | Model) -> tuple[RunResult[Place], li
     place = place_in(desk.names)
     reader = Reader(tools=[files], output_type=place)
     editor = Editor(deps=desk, model=model, tools=[files], subagents=[reader], output_type=place)
-    async with editor.stream(
-        'Which deadlines do our papers in {"path": "."} set in 2027?'
-    ) as events:
-        async for event in events:
-            show(event)
-    return events.result, desk.entries
+    question = 'Which deadlines do our papers in {"path": "."} set in 2027?'
+    try:
+        async with editor.stream(question) as events:
+            async for event in events:
+                show(event)
+        record: RunRecord = events.result
+        start = start_line(events.result.output.path, desk.entries)
+    except RunError as error:
+        if not desk.entries or error.partial is None:
+            raise
+        record, start = error.partial, f"The editor names no place to begin with: {error}"
+    return Review(
+        record=record,
+        entries=desk.entries,
+        start=start,
+        complete=[entry.file for entry in desk.entries] == desk.names,
+    )
 
 
 def show(event: Event) -> None:
@@ -233,14 +274,13 @@ def show(event: Event) -> None:
             print(f"  {'/'.join(path)}: {event.turn.message.text}", file=sys.stderr)
 
 
-def figures(result: RunResult[Place], entries: Sequence[Entry], folder: Path) -> dict[str, object]:
+def figures(result: RunRecord, entries: Sequence[Entry], folder: Path) -> dict[str, object]:
     """Return what the run did as numbers; unknown values are null."""
     quotes = [entry for entry in entries if entry.quote is not None]
     right = [
         entry
         for entry in quotes
-        if entry.line is not None
-        and (folder / entry.file).read_text("utf-8").splitlines()[entry.line - 1] == entry.quote
+        if entry.line is not None and lines_of(folder / entry.file)[entry.line - 1] == entry.quote
     ]
     first, *later = [row.ttft_first_s for row in result.cache.rows]
     warm = [seconds for seconds in later if seconds is not None]
@@ -262,7 +302,7 @@ def _rounded(value: float | None, digits: int) -> float | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run from the command line; 0 when every quote stands where the report says."""
+    """Run from the command line; 0 when all papers were read and every quote is right."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -270,20 +310,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", default="local:smollm2", help="a model string")
     parser.add_argument("--threads", type=int, help="CPU threads of a local engine")
     args = parser.parse_args(argv)
-    if not any(args.folder.glob("*.md")):
-        parser.error(f"{str(args.folder)!r} holds no .md files")
-    model: Model = resolve_model(args.model)
+    if not args.folder.is_dir() or not any(map(is_paper, args.folder.iterdir())):
+        parser.error(f"{str(args.folder)!r} is no folder with .md files")
+    try:
+        model: Model = resolve_model(args.model)
+    except AgentkitError as error:
+        parser.error(str(error))
     if args.threads is not None:
         model = LocalModel(args.model.removeprefix("local:"), threads=args.threads)
 
     print(f"Loading {args.model}, then reading {args.folder} ...", file=sys.stderr)
-    result, entries = asyncio.run(review(args.folder, model))
-    numbers = figures(result, entries, args.folder)
-    print("\n" + "\n".join(report_lines(entries)))
-    print(start_line(result.output.path, entries))
-    print(f"\nWhat the cache did ({args.model}):\n\n{result.cache}\n")
+    try:
+        done = asyncio.run(review(args.folder, model))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except AgentkitError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    numbers = figures(done.record, done.entries, args.folder)
+    print("\n" + "\n".join(report_lines(done.entries)))
+    print(done.start)
+    print(f"\nWhat the cache did ({args.model}):\n\n{done.record.cache}\n")
     print(json.dumps(numbers))
-    return 0 if numbers["quotes_checked"] == numbers["quotes_right"] else 1
+    right = numbers["quotes_checked"] == numbers["quotes_right"]
+    return 0 if done.complete and right else 1
 
 
 if __name__ == "__main__":

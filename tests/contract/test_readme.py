@@ -11,19 +11,34 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def test_the_example_runs_and_answers(smollm2_gguf: Path) -> None:
-    """The block is run as a program of its own, with the bundled model."""
-    (block,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def run(block: str) -> str:
+    """Run a block as a program of its own, with the bundled model; returns what it prints."""
     paths = [str(ROOT), str(ROOT / "runtime"), str(ROOT / "tools")]
-    program = (
-        f"import sys; sys.path[:0] = {paths!r}\nimport torch; torch.set_num_threads(1)\n{block}"
-    )
+    front = f"import sys; sys.path[:0] = {paths!r}\nimport torch; torch.set_num_threads(1)\n"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=250
+        [sys.executable, "-W", "error", "-c", front + block],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
-    assert "4.50" in done.stdout.splitlines()[0]
-    assert re.search(r"total +2 ", done.stdout)
+    return done.stdout
+
+
+def test_the_example_runs_and_answers(smollm2_gguf: Path) -> None:
+    printed = run(BLOCKS[0])
+    assert "4.50" in printed.splitlines()[0]
+    assert re.search(r"total +2 ", printed)
+
+
+def test_the_longer_program_runs_and_its_tasks_have_typed_answers(smollm2_gguf: Path) -> None:
+    printed = run(BLOCKS[1])
+    assert re.match(r"path='.*' heading='.*'\npath='.*' heading='.*'\n", printed)
+    assert len(re.findall(r"total +\d", printed)) == 2
 
 
 def test_the_make_targets_it_names_exist() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from agentkit import ModelRequest
+from agentkit import ModelError, ModelRequest
 from agentkit.testing import Call, ScriptedModel
 from examples import review_team
 from examples.review_team import PAPERS, check, figures, place_in, report_lines, review
@@ -56,7 +56,7 @@ def test_an_answer_names_a_known_paper_or_none() -> None:
     place = place_in(["lease.md", "a+b.md"])
     assert place(path="a+b.md:3").path == "a+b.md:3"
     assert place(path="none").path == "none"
-    for wrong in ("loan.md:3", "lease.md", "aab.md:3", "lease.md:1234", "lease.md:3 and more"):
+    for wrong in ("loan.md:3", "lease.md", "aab.md:3", "lease.md:123456", "lease.md:3 and more"):
         with pytest.raises(ValidationError):
             place(path=wrong)
 
@@ -80,14 +80,47 @@ async def test_the_team_reads_through_the_server_and_wrong_answers_are_marked(
         wrong = {"lease.md": "lease.md:17", "loan.md": "loan.md:3"}[name]
         return steps[turn] if turn < 2 else json.dumps({"path": wrong})
 
-    result, entries = await review(tmp_path, ScriptedModel(script))
-    assert report_lines(entries) == [
+    done = await review(tmp_path, ScriptedModel(script))
+    assert done.complete
+    assert report_lines(done.entries) == [
         f'lease.md:17: "{DEADLINE}" (due 31 January 2027)',
         "loan.md: not found (the reader said 'loan.md:3')",
     ]
-    numbers = figures(result, entries, tmp_path)
+    assert done.start == "The editor would begin with lease.md:17."
+    numbers = figures(done.record, done.entries, tmp_path)
     assert numbers["quotes_checked"] == numbers["quotes_right"] == 1
     assert numbers["papers"] == 2
     assert numbers["prompt_tokens"] == sum(
-        request.usage.input_tokens or 0 for request in result.requests
+        request.usage.input_tokens or 0 for request in done.record.requests
     )
+
+
+async def test_papers_that_cannot_be_read_and_readers_that_fail_lose_no_other_paper(
+    tmp_path: Path,
+) -> None:
+    """Regressions: bytes that are not UTF-8, a folder named like a paper, a failing editor."""
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "latin.md").write_bytes(b"Caf\xe9\x0cbar\nPay the fee by 2 May 2027.\r\n")
+    (tmp_path / "GOOD.MD").write_text('Say "hi" by 3 May 2027.')
+
+    def script(request: ModelRequest) -> str | Call:
+        turn = sum(1 for message in request.context.messages if message.kind == "assistant")
+        if request.agent == "editor":
+            return (
+                (Call("files__list_files", {}), Call("send_readers", {}))[turn] if turn < 2 else "x"
+            )
+        if "GOOD" in str(request.context.messages[0]):
+            raise ModelError("no model today", retryable=False)
+        steps = (
+            Call("files__read_lines", {"path": "latin.md"}),
+            Call("files__search_text", {"path": "latin.md", "query": "2027"}),
+        )
+        return steps[turn] if turn < 2 else json.dumps({"path": "latin.md:2"})
+
+    done = await review(tmp_path, ScriptedModel(script))
+    assert done.complete
+    assert report_lines(done.entries) == [
+        "GOOD.MD: the reader failed: no model today",
+        'latin.md:2: "Pay the fee by 2 May 2027." (due 2 May 2027)',
+    ]
+    assert "names no place to begin with" in done.start
