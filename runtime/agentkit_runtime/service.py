@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentkit_runtime.chat import ChatEvent, ChatRequest
+from agentkit_runtime.chat import ChatEvent, ChatRequest, ToolName
 from agentkit_runtime.errors import PromptTooLong
 from agentkit_runtime.kv.namespace import namespace_digest
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
@@ -45,8 +45,8 @@ class Prepared:
     """The rendered prompt, cut at special tokens."""
     n_reused_ids: int
     """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
-    parses_calls: bool
-    """Whether a tool may be called, so that the text has to be searched for calls."""
+    callable_names: frozenset[str]
+    """Tools that may be called; if there are any, the text has to be searched for calls."""
 
 
 class ChatService:
@@ -127,7 +127,8 @@ class ChatService:
         prepared = await asyncio.to_thread(self.prepare, request)
         generation = self._loaded.engine.submit(prepared.generate)
         # No await from here on: the caller gets the stream, or the request was not submitted.
-        parser = ToolCallParser(self._format) if prepared.parses_calls else None
+        names = prepared.callable_names
+        parser = ToolCallParser(self._format, callable_names=names) if names else None
 
         def remember(reply: ReplyAssembler) -> None:
             self._remember(prepared, reply)
@@ -160,7 +161,7 @@ class ChatService:
             generate=generate,
             pieces=pieces,
             n_reused_ids=recalled.n_reused_ids,
-            parses_calls=_may_call(request),
+            callable_names=_callable_names(request),
         )
 
     def _render(self, request: ChatRequest) -> tuple[Piece, ...]:
@@ -232,8 +233,15 @@ def _unmarked(text: str, mark: str | None) -> str:
     return text if mark is None else text.replace(mark, "")
 
 
-def _may_call(request: ChatRequest) -> bool:
-    """Whether the request lets the model call a tool."""
-    if not request.tools or request.tool_choice == "none":
-        return False
-    return request.allowed_tools is None or bool(request.allowed_tools)
+def _callable_names(request: ChatRequest) -> frozenset[str]:
+    """The tools that the request lets the model call."""
+    names = frozenset(tool.name for tool in request.tools)
+    if request.allowed_tools is not None:
+        names &= request.allowed_tools
+    match request.tool_choice:
+        case "none":
+            return frozenset()
+        case ToolName(name=name):
+            return names & {name}
+        case _:
+            return names

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, assert_never
@@ -43,8 +44,23 @@ class ToolCallParser:
     the text cuts off inside its arguments stays announced, and `is_unfinished` says so.
     """
 
-    def __init__(self, tool_format: ToolFormat, *, new_id: Callable[[], str] | None = None) -> None:
-        """`new_id` makes the calls' ids; by default they are random."""
+    def __init__(
+        self,
+        tool_format: ToolFormat,
+        *,
+        callable_names: Set[str] | None = None,
+        new_id: Callable[[], str] | None = None,
+    ) -> None:
+        """A parser at the start of a reply.
+
+        Args:
+            tool_format: how calls are written.
+            callable_names: tools that may be called; a call of another one is content. The grammar
+                cannot see to that alone: white space before or inside a call keeps it asleep. None
+                takes any name.
+            new_id: makes the calls' ids; by default they are random.
+        """
+        self._callable_names = callable_names
         self._shape = _shape(tool_format.name)
         self._new_id = new_id or _random_id
         self._state: _State = "content" if self._shape.marker else "head"
@@ -122,7 +138,8 @@ class ToolCallParser:
     def _read_head(self, events: list[ChatEvent], found: PartialMatch) -> bool:
         if found == "more":
             return False
-        if found == "never":
+        name = None if isinstance(found, str) else self._called_name(found)
+        if isinstance(found, str) or name is None:
             events += _content(self._opening)
             if not self._shape.marker:
                 # Only a whole message can be a call in this format.
@@ -130,11 +147,15 @@ class ToolCallParser:
                 self._held = ""
             self._opening, self._state = "", "content"
             return True
-        name = json.loads(f'"{found["name"]}"')
         events.append(ToolCallStart(index=self._index, id=self._new_id(), name=name))
         self._held = self._held[found.end() :]
         self._arguments, self._state = JsonExtent(), "arguments"
         return True
+
+    def _called_name(self, head: re.Match[str]) -> str | None:
+        """The name in a call's head; None if it names nothing that may be called."""
+        name: str = json.loads(f'"{head["name"]}"')
+        return name if self._callable_names is None or name in self._callable_names else None
 
     def _read_arguments(self, events: list[ChatEvent]) -> bool:
         end = self._arguments.feed(self._held)

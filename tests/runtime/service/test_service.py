@@ -20,12 +20,14 @@ from agentkit_runtime.chat import (
     ContentDelta,
     ToolCallArguments,
     ToolCallStart,
+    ToolName,
 )
 from agentkit_runtime.errors import EngineStopped, PromptTooLong, RequestRejected
 from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.service import ChatService, ids_that_read
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.text.tool_formats import MISTRAL
 from agentkit_runtime.token_memory import TokenMemory
 from agentkit_runtime.types import SamplingParams
 from tests.runtime.service.scripted import (
@@ -188,6 +190,40 @@ async def test_a_prompt_beyond_the_context_is_refused_with_both_numbers(
 
     assert raised.value.field == "messages"
     assert (raised.value.n_tokens > 100, raised.value.limit) == (True, 63)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({}, {"weather", "now"}),
+        ({"tool_choice": "required"}, {"weather", "now"}),
+        ({"tool_choice": ToolName("now")}, {"now"}),
+        ({"tool_choice": "none"}, set()),
+        ({"allowed_tools": frozenset({"weather"})}, {"weather"}),
+        ({"allowed_tools": frozenset()}, set()),
+    ],
+)
+def test_only_tools_that_the_request_allows_are_read_as_calls(
+    smollm2_text: Text, fields: dict[str, object], names: set[str]
+) -> None:
+    tools = (WEATHER, ChatTool(name="now", description="", parameters={}))
+    with serving(smollm2_text) as service:
+        prepared = service.prepare(request(user("hello"), tools=tools, **fields))
+    assert prepared.callable_names == names
+
+
+async def test_a_call_of_a_tool_that_is_not_allowed_reaches_the_caller_as_text(
+    smollm2_text: Text,
+) -> None:
+    # "][" is one token, with which the text leaves the grammar before it is in force.
+    said = '[TOOL_CALLS][{"name": "wipe", "arguments": {}}]'
+    tools = (WEATHER, ChatTool(name="wipe", description="", parameters={}))
+    chat = request(user("try"), tools=tools, allowed_tools=frozenset({"weather"}))
+    with serving(smollm2_text, Script(smollm2_text[0], {"try": said})) as service:
+        service._format = MISTRAL
+        events = await collect(service, chat)
+    assert not [event for event in events if isinstance(event, ToolCallStart)]
+    assert content(events) == said
 
 
 async def test_a_prompt_whose_bytes_cannot_fit_is_refused_before_it_is_tokenised(

@@ -217,3 +217,38 @@ def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None
     assert tool_format_for(ChatTemplate(llama.replace('"arguments"', '"parameters"'))) is LLAMA3
     mistral = templates.QWEN.replace("<tool_call>\\n", "[TOOL_CALLS] [")
     assert tool_format_for(ChatTemplate(mistral)) is MISTRAL
+
+
+FORBIDDEN = [
+    (LLAMA3, '{"name":"delete_all","parameters":{"x":1}}'),
+    (LLAMA3, '{ "name": "delete_all", "parameters": {}}'),
+    (LLAMA3, '\n{"name": "delete_all", "parameters": {}}'),
+    (LLAMA3, '{"name": "delete\\u005fall", "parameters": {}}'),
+    (MISTRAL, '[TOOL_CALLS][{"name": "delete_all", "arguments": {}}]'),
+    (MISTRAL, '[TOOL_CALLS]  [{"name": "delete_all", "arguments": {}}]'),
+    (HERMES, '<tool_call> {"name": "delete_all", "arguments": {}}\n</tool_call>'),
+]
+
+
+@pytest.mark.parametrize(("tool_format", "text"), FORBIDDEN)
+@pytest.mark.parametrize("n_chars", [1, 7, 1000])
+def test_a_call_of_a_tool_that_may_not_be_called_is_content(
+    tool_format: ToolFormat, text: str, n_chars: int
+) -> None:
+    parser = ToolCallParser(tool_format, callable_names={"read"})
+    events = [
+        event
+        for start in range(0, len(text), n_chars)
+        for event in parser.push(text[start : start + n_chars])
+    ]
+    assert fold(events + parser.finish()) == (text, [])
+
+
+def test_a_forbidden_call_behind_an_allowed_one_is_content() -> None:
+    parser = ToolCallParser(MISTRAL, callable_names={"read"})
+    allowed = '[TOOL_CALLS] [{"name": "read", "arguments": {}}'
+    forbidden = ', {"name": "delete_all", "arguments": {}}]'
+    assert fold(parser.push(allowed + forbidden) + parser.finish()) == (
+        forbidden,
+        [("read", "{}")],
+    )
