@@ -3,7 +3,7 @@
 tool.py      the values: ToolSpec, ToolOutput, ToolContext, the Tool protocol
 function.py  @tool, a Python function as a tool (signature.py, schema.py, results.py are its steps)
 canonical.py one byte form for schemas; toolset.py: the sorted, pinned, hashed set
-execute.py   runs the calls of one turn, in parallel, results in call order
+execute.py   runs the calls of one turn, in parallel, results in call order; failures.py logs
 mcp.py       MCP servers' tools; mcp_*.py are its parts, from the process up to the results
 Importing this package loads neither the MCP SDK nor pydantic; they load when first used.
 """

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from agentkit.toolset.failures import failure
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput
 from agentkit.toolset.toolset import Toolset
 
@@ -123,7 +124,7 @@ async def _call(
     try:
         return await tool.call(arguments, context)
     except Exception as error:
-        return ToolOutput.error(f"Tool {tool.spec.name!r} failed: {type(error).__name__}: {error}")
+        return failure(tool.spec.name, context, error)
 
 
 async def _finish(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
+from agentkit.toolset.failures import failure
 from agentkit.toolset.results import to_output
 from agentkit.toolset.signature import (
     Signature,
@@ -148,7 +149,7 @@ class FunctionTool(Generic[P, R]):
             return ToolOutput.error(str(error))
         if definition.signature.context_parameter is not None:
             keywords[definition.signature.context_parameter] = context
-        return await self._run(positional, keywords)
+        return await self._run(positional, keywords, context)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function, without validation."""
@@ -175,22 +176,27 @@ class FunctionTool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<tool {self.name!r} from {_source_of(self._function)}>"
 
-    async def _run(self, positional: list[object], keywords: dict[str, object]) -> ToolOutput:
+    async def _run(
+        self,
+        positional: list[object],
+        keywords: dict[str, object],
+        context: ToolContext[object],
+    ) -> ToolOutput:
         """Run the function within its time; every failure of its own becomes an answer."""
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
                 return to_output(await self._invoke(positional, keywords))
         except ToolSignal as error:
             return ToolOutput.error(_signal_text(error))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
             # The function awaited something that was cancelled: its failure, not our end.
-            return ToolOutput.error(f"Tool {self.name!r} failed: it was cancelled inside.")
+            return failure(self.name, context, error, "it was cancelled inside.")
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 return ToolOutput.error(self._timeout_text())
-            return ToolOutput.error(f"Tool {self.name!r} failed: {_error_text(error)}")
+            return failure(self.name, context, error)
 
     async def _invoke(self, positional: list[object], keywords: dict[str, object]) -> object:
         function: Callable[..., Any] = self._function
@@ -292,11 +298,6 @@ def _signal_text(error: ToolSignal) -> str:
         if isinstance(error, Retry)
         else text
     )
-
-
-def _error_text(error: Exception) -> str:
-    text = str(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _is_being_cancelled() -> bool:

@@ -247,3 +247,18 @@ async def test_a_call_that_will_not_be_cancelled_does_not_hold_up_the_cancellati
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [output.is_error for output in heard] == [True]
+
+
+async def test_an_exception_of_a_foreign_tool_is_logged_with_its_call(caplog):
+    class Foreign:
+        spec = echo.spec
+
+        async def call(self, arguments: object, context: object) -> ToolOutput:
+            raise OSError("disk gone")
+
+    [output] = await run(Written("c7", "echo"), toolset=Toolset([Foreign()]))
+
+    assert output.content == "Tool 'echo' failed: OSError: disk gone"
+    [record] = caplog.records
+    assert record.getMessage() == "tool 'echo' of agent 'tester' failed in call 'c7'"
+    assert "OSError: disk gone" in caplog.text

@@ -284,3 +284,33 @@ async def test_structured_results_are_kept_as_values(context):
         return {"n": 1}
 
     assert (await give.call({}, context)).structured == {"n": 1}
+
+
+async def test_an_exception_is_logged_for_the_developer_without_the_arguments(context, caplog):
+    """Regression: only the model heard of it, and the developer saw an agent that does worse."""
+
+    @tool
+    def divide(by: int) -> float:
+        """Divide."""
+        return 1 / (by - by)
+
+    output = await divide.call({"by": 31337}, context)
+
+    assert output.is_error
+    [record] = caplog.records
+    assert (record.name, record.levelname) == ("agentkit.tools", "WARNING")
+    assert record.getMessage() == "tool 'divide' of agent 'tester' failed in call 'call-1'"
+    assert "return 1 / (by - by)" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+    assert "31337" not in caplog.text
+
+
+@pytest.mark.parametrize("signal", [Retry("again"), Failed("never")])
+async def test_answers_that_a_tool_raises_on_purpose_are_not_logged(context, caplog, signal):
+    @tool
+    def refuse() -> str:
+        """Refuse."""
+        raise signal
+
+    assert (await refuse.call({}, context)).is_error
+    assert not caplog.records

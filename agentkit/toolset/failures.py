@@ -1,0 +1,37 @@
+"""What becomes of a tool's exception: a result for the model, and a line in the developer's log."""
+
+from __future__ import annotations
+
+import logging
+
+from agentkit.toolset.tool import ToolContext, ToolOutput
+
+_LOGGER = logging.getLogger("agentkit.tools")
+
+
+def failure(
+    tool: str, context: ToolContext[object], error: BaseException, reason: str = ""
+) -> ToolOutput:
+    """Log an exception of a tool with its traceback, and return the answer for the model.
+
+    The values of the arguments are not logged: they may be private.
+
+    Args:
+        tool: the tool's name.
+        context: the call's.
+        error: what the tool raised.
+        reason: what the model reads; by default the exception's type and text.
+    """
+    _LOGGER.warning(
+        "tool %r of agent %r failed in call %r",
+        tool,
+        context.agent,
+        context.call_id,
+        exc_info=error,
+    )
+    return ToolOutput.error(f"Tool {tool!r} failed: {reason or _text(error)}")
+
+
+def _text(error: BaseException) -> str:
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
