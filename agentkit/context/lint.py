@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agentkit.context.segment import Segment, SystemText, ToolList
 from agentkit.context.tier import Tier
+from agentkit.warn import warn_user
 
 
 class VolatileTextWarning(UserWarning):
@@ -40,8 +40,7 @@ def warn_volatile(segments: tuple[Segment, ...], owner: str) -> None:
     """Emit one `VolatileTextWarning` for each finding; `owner` is the name of the agent."""
     for segment in segments:
         for finding in lint(segment):
-            # Shown where the agent is used: the frames between are ours.
-            warnings.warn(f"agent {owner!r}: {finding}", VolatileTextWarning, stacklevel=2)
+            warn_user(f"agent {owner!r}: {finding}", VolatileTextWarning)
 
 
 def _findings(segment: Segment) -> Iterator[Finding]:

@@ -1,0 +1,40 @@
+"""Warnings to the people who write agents. They point at those people's code, not at ours."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from types import FrameType
+
+_PASSED_THROUGH = frozenset(("agentkit", "asyncio", "contextlib"))
+"""Packages that lie between a user's line and ours: an event loop calls what the user has begun."""
+
+
+class MissingDescriptionWarning(UserWarning):
+    """A model must choose among tools or agents, and is told nothing about one of them."""
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Emit a warning at the line outside this package that led here.
+
+    Python 3.12 has `skip_file_prefixes` for this; 3.11 has not.
+    """
+    frame = _users_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        message,
+        category,
+        filename=frame.f_code.co_filename,
+        lineno=frame.f_lineno,
+        module=_module(frame),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _users_frame(frame: FrameType) -> FrameType:
+    while frame.f_back is not None and _module(frame).partition(".")[0] in _PASSED_THROUGH:
+        frame = frame.f_back
+    return frame
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "<unknown>"))
