@@ -22,6 +22,8 @@ import argparse
 import difflib
 import functools
 import inspect
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import Annotated, ParamSpec
@@ -155,6 +157,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, NotImplementedError) as error:
         print(f"cannot serve {folder!r}: {error}", file=sys.stderr)  # noqa: T201 - the log
         return 2
+    # The thread that reads stdin cannot be interrupted, and there is nothing to save.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    if sys.stdin.isatty():
+        print(f"serving {folder!r} over stdin and stdout; Ctrl-C ends it", file=sys.stderr)  # noqa: T201
     with root:
         build_server(root).run("stdio")
     return 0
