@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 
+_NOTICE_S = 0.25
+"""How long telling the server that a request is abandoned may hold up the caller."""
+
+
 class ServerEnded(McpConnectError):
     """The server ended, or closed its stdout, before the handshake was done."""
 
@@ -39,6 +43,7 @@ class McpLink:
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._meta: dict[str, object] | None = None
+        self._abandoned: set[asyncio.Task[dict[str, Any]]] = set()
         self._owner = asyncio.create_task(self._own(protocol), name=f"mcp-{server.alias}")
 
     @classmethod
@@ -81,15 +86,32 @@ class McpLink:
         The SDK's typed calls are not used: they throw away a whole list for one bad tool, and a
         good result for one unknown block.
 
+        The time counts from here, writing included. A server that does not read its input is
+        given up when it ends: what was half written cannot be taken back.
+
         Raises:
             MCPError: the server's error, the timeout, or the end of the connection.
         """
+        from mcp import MCPError
+        from mcp_types import REQUEST_TIMEOUT
+
         assert self._dispatcher is not None
         if self._meta is not None:
             params = {**params, "_meta": self._meta}
-        if timeout_s is None:
-            return await self._dispatcher.send_raw_request(method, params, {})
-        return await self._dispatcher.send_raw_request(method, params, {"timeout": timeout_s})
+        # The SDK's own timeout covers only the wait for the answer, not that for the pipe.
+        sending = asyncio.create_task(self._dispatcher.send_raw_request(method, params, {}))
+        try:
+            await asyncio.wait([sending], timeout=timeout_s)
+            if timeout_s is not None and not sending.done():
+                if self.transport.is_stuck(timeout_s / 2):
+                    self.transport.give_up()
+                await self._abandon(sending)
+        except asyncio.CancelledError:
+            await self._abandon(sending)
+            raise
+        if sending.done() and not sending.cancelled():
+            return sending.result()
+        raise MCPError(code=REQUEST_TIMEOUT, message=f"request {method!r} timed out")
 
     async def close(self, *, hurry: bool = False) -> None:
         """End session and process. Returns when both are gone, also if cancelled meanwhile."""
@@ -116,6 +138,12 @@ class McpLink:
         """Why the link is dead, with the last words of the server."""
         await self.transport.settle()
         code, tail = self.transport.exit_code, self.transport.stderr_tail
+        if self.transport.fault is not None:
+            return (
+                f"{self.transport.fault}; its stderr says: {tail[-1000:]}"
+                if tail
+                else (self.transport.fault)
+            )
         ended = f"ended with exit code {code}" if code is not None else "closed the connection"
         return f"{ended}; its stderr says: {tail[-1000:]}" if tail else f"{ended} without a word"
 
@@ -125,6 +153,22 @@ class McpLink:
         said = f"; its stderr says: {tail[-1000:]}" if tail else ""
         limit_s = self._server.connect_timeout_s
         return McpConnectError(self._server.alias, f"did not come up within {limit_s:g} s{said}")
+
+    async def _abandon(self, sending: asyncio.Task[dict[str, Any]]) -> None:
+        """Cancel a request; the SDK tells the server. A blocked pipe does not hold up the caller.
+
+        The wait lets the notice go out before what the caller sends next.
+        """
+        self._abandoned.add(sending)
+        sending.add_done_callback(self._forget)
+        sending.cancel()
+        await asyncio.wait([sending], timeout=_NOTICE_S)
+
+    def _forget(self, sending: asyncio.Task[dict[str, Any]]) -> None:
+        self._abandoned.discard(sending)
+        if not sending.cancelled():
+            # Looked at, so that asyncio does not report it as lost; nobody waits for it.
+            sending.exception()
 
     async def _own(self, protocol: Protocol) -> None:
         try:

@@ -41,6 +41,9 @@ class StdioTransport:
         """Set it to skip the polite part of ending the process."""
         self.n_junk_lines = 0
         self.first_junk: str | None = None
+        self.fault: str | None = None
+        """Why the connection was ended from this side, said of the server."""
+        self._writing_since_s: float | None = None
         self._process = process
         self._splitter = LineSplitter(max_message_bytes)
         self._pending: set[RequestId] = set()
@@ -102,6 +105,17 @@ class StdioTransport:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def is_stuck(self, limit_s: float) -> bool:
+        """Whether the server has for this long not taken the message that is being written."""
+        since_s = self._writing_since_s
+        return since_s is not None and asyncio.get_running_loop().time() - since_s >= limit_s
+
+    def give_up(self) -> None:
+        """End the connection to a server that does not read; all requests fail at once."""
+        self.fault = "stopped reading its input and was ended"
+        self.hurry.set()
+        self._end_of_messages()
+
     async def settle(self) -> None:
         """Wait a moment for the exit code and the last words of a server that has closed."""
         stderr, exit_watch = self._tasks[1], self._tasks[3]
@@ -159,8 +173,10 @@ class StdioTransport:
             async for item in self._from_session:
                 self._note_sent(item.message)
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                self._writing_since_s = asyncio.get_running_loop().time()
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
+                self._writing_since_s = None
         except (ConnectionError, anyio.ClosedResourceError):
             # The server closed its stdin. It may still live, but can hear nothing more.
             self._end_of_messages()
@@ -193,6 +209,8 @@ class StdioTransport:
         """Tell the session that the connection is over; its waiting requests fail at once."""
         self.closed.set()
         self._to_session.close()
+        # Those that wait for their turn to write, too.
+        self._from_session.close()
 
     def _note_junk(self, text: str) -> None:
         if text.strip():

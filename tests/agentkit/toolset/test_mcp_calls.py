@@ -89,6 +89,34 @@ async def test_a_call_without_an_answer_times_out_and_the_session_goes_on(server
         assert state == {"cancelled": 1, "pid": connection.pid}
 
 
+async def test_calls_to_a_server_that_stops_reading_all_end_at_the_timeout(server, is_gone):
+    async with server("plain", call_timeout_s=1.5).connect() as connection:
+        pid = connection.pid
+        started = time.monotonic()
+        large = [call(connection, "echo", text="y" * 200_000) for _ in range(3)]
+        outputs = await asyncio.gather(call(connection, "stop_reading"), *large)
+        assert time.monotonic() - started < 4
+        assert all(output.is_error for output in outputs)
+        assert "stopped reading its input and was ended" in outputs[-1].content
+        assert is_gone(pid)
+        assert (await call(connection, "echo", text="anew")).content == "anew"
+        assert connection.warnings == (
+            "the server was restarted: it stopped reading its input and was ended",
+        )
+
+
+async def test_a_call_cancelled_in_a_blocked_write_ends_soon(server):
+    async with server("plain").connect() as connection:
+        asleep = asyncio.create_task(call(connection, "stop_reading"))
+        large = asyncio.create_task(call(connection, "echo", text="y" * 200_000))
+        await asyncio.wait([large], timeout=0.5)
+        started = time.monotonic()
+        for task in (asleep, large):
+            task.cancel()
+        await asyncio.wait([asleep, large])
+        assert time.monotonic() - started < 2
+
+
 async def test_a_cancelled_call_leaves_the_session_usable_and_tells_the_server(server):
     async with server("plain").connect() as connection:
         task = asyncio.create_task(call(connection, "hang"))

@@ -119,6 +119,8 @@ def call(request: dict) -> None:  # noqa: C901 - a table of faults
         os._exit(7)
     elif name == "hang":
         return
+    elif name == "stop_reading":
+        time.sleep(600)
     elif name == "state":
         answer(request, text(json.dumps({"cancelled": len(cancelled), "pid": os.getpid()})))
     elif name in BROKEN_ANSWERS:
