@@ -34,6 +34,7 @@ from agentkit.team import FanOut, Task, fan_out
 from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
 from agentkit.toolset.mcp import McpServer
 from agentkit.usage import Timing, Usage
+from agentkit.warn import MissingDescriptionWarning
 
 __all__ = [
     "Agent",
@@ -49,6 +50,7 @@ __all__ = [
     "FanOut",
     "McpServer",
     "Message",
+    "MissingDescriptionWarning",
     "MissingExtra",
     "Model",
     "ModelError",

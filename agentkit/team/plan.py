@@ -14,6 +14,7 @@ from agentkit.output import OutputSpec, output_spec
 from agentkit.team.delegate import Delegate
 from agentkit.toolset import FunctionTool, Tool, tool
 from agentkit.toolset.mcp import McpServer
+from agentkit.warn import MissingDescriptionWarning, warn_user
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -51,7 +52,7 @@ class Plan:
 
 
 def plan_team(root: AnyAgent) -> Plan:
-    """Check a team and return what belongs to it.
+    """Check a team and return what belongs to it. Warns of tools and subagents not described.
 
     Raises:
         ConfigurationError: something does not fit together.
@@ -60,7 +61,10 @@ def plan_team(root: AnyAgent) -> Plan:
         raise ConfigurationError(
             f'agent {root.name!r} has no model; set for example model = "local:smollm2"'
         )
-    return _plan(root, root.rules, resolve_model(root.model), ())
+    plan = _plan(root, root.rules, resolve_model(root.model), ())
+    for problem in dict.fromkeys(_undescribed(plan)):
+        warn_user(problem, MissingDescriptionWarning)
+    return plan
 
 
 def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
@@ -93,6 +97,24 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,
     )
+
+
+def _undescribed(team: Plan) -> Iterator[str]:
+    """Say which tools and subagents a model has to choose without knowing what they are for."""
+    for plan in team.everyone():
+        for each in plan.tools:
+            if isinstance(each, FunctionTool) and not each.spec.description.strip():
+                yield (
+                    f"tool {each.spec.name!r} ({each.spec.source}) has no description, so the "
+                    "model cannot know when to call it; give the function a docstring"
+                )
+        for child in plan.children:
+            if not child.agent.role.strip():
+                yield (
+                    f"agent {child.name!r}, a subagent of {plan.name!r}, has no description, so "
+                    "its parent cannot know what to give it; give its class a docstring, or set "
+                    "instructions"
+                )
 
 
 def _given_tools(agent: AnyAgent) -> Iterator[Tool]:

@@ -107,7 +107,7 @@ async def test_another_event_loop_gets_a_server_of_its_own(server: McpServer) ->
 
 
 async def test_a_team_shares_one_server_and_one_toolset(server: McpServer) -> None:
-    reader = Agent(name="reader", tools=[server])
+    reader = Agent(name="reader", instructions="You read.", tools=[server])
     model = ScriptedModel(
         {
             "boss": [Call("notes__pid"), Call("delegate_to_reader", {"task": "t"}), "done"],

@@ -186,7 +186,7 @@ async def test_parallel_delegations_run_at_the_same_time_and_may_have_one_path()
             await meeting.wait()
         return "met"
 
-    child = Agent(name="child", tools=[meet])
+    child = Agent(name="child", instructions="You work.", tools=[meet])
     model = ScriptedModel(
         {
             "agent": [[delegate("child", "1"), delegate("child", "2")], "done"],
@@ -263,7 +263,7 @@ async def test_a_delegation_without_a_task_is_told_so(arguments: str) -> None:
 
 
 async def test_structured_answers_of_children_reach_the_parent_as_json() -> None:
-    child = Agent(name="child", output_type=dict[str, list[float]])
+    child = Agent(name="child", instructions="You work.", output_type=dict[str, list[float]])
     model = ScriptedModel({"agent": [delegate("child", "x"), "done"], "child": ['{"é": [1.5]}']})
     result = await Agent(model=model, subagents=[child]).run("go")
 
@@ -281,7 +281,7 @@ async def test_cancelling_the_parent_cancels_its_children_and_keeps_what_they_co
         await asyncio.Event().wait()
         return ""
 
-    child = Agent(name="child", tools=[hang])
+    child = Agent(name="child", instructions="You work.", tools=[hang])
     model = ScriptedModel({"agent": [delegate("child", "x")], "child": [Call("hang")]})
     stream = Agent(model=model, subagents=[child]).stream("go")
 
@@ -343,7 +343,9 @@ async def test_classes_get_their_parents_deps_and_instances_keep_their_own() -> 
 async def test_children_may_have_models_of_their_own() -> None:
     theirs = ScriptedModel(["from theirs"], label="theirs")
     ours = ScriptedModel([delegate("child", "x"), "done"], label="ours")
-    result = await Agent(model=ours, subagents=[Agent(name="child", model=theirs)]).run("go")
+    result = await Agent(
+        model=ours, subagents=[Agent(name="child", instructions="You work.", model=theirs)]
+    ).run("go")
 
     assert {request.model for request in result.requests} == {"ours", "theirs"}
     theirs.assert_consumed()
