@@ -29,7 +29,10 @@ class RunRecord:
     messages: tuple[Message, ...]
     """What this run added to the context's history."""
     requests: tuple[RequestRecord, ...]
-    """All model requests, in the order in which they ended."""
+    """All model requests: its own, then those of each run below, in the order of their start.
+
+    For `fan_out` that is the order of the tasks.
+    """
     children: tuple[Outcome, ...]
     """The runs directly below, in the order in which they ended."""
     total_s: float

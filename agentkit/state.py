@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ class RunState:
         context: Context,
         path: tuple[str, ...],
         run_id: str | None = None,
-        parent: RunState | None = None,
     ) -> None:
         self.member = member
         self.path = path
@@ -43,19 +42,28 @@ class RunState:
         """Takes the events of runs below while this run waits for them; None drops them."""
         self.broken: AssertionError | None = None
         """A failed assertion in a run below. It is no subagent's failure, but ends everything."""
-        self._parent = parent
         self._n_old_messages = len(context.messages)
         self._requests: list[RequestRecord] = []
+        self._below: list[RunState] = []
         self._children: list[Outcome] = []
         self._started_s = time.monotonic()
 
     def child(self, member: Member, label: str) -> RunState:
-        """Return the state of a run below this one, with a fresh context."""
-        return RunState(member=member, context=member.front, path=(*self.path, label), parent=self)
+        """Return the state of a run below this one, with a fresh context.
+
+        The order of these calls is that of the runs in records and reports.
+        """
+        below = RunState(member=member, context=member.front, path=(*self.path, label))
+        self._below.append(below)
+        return below
+
+    def begin(self) -> None:
+        """Count the run's time from now, if it had to wait for its turn."""
+        self._started_s = time.monotonic()
 
     def count_request(self, usage: Usage, timing: Timing) -> None:
-        """Count a request of this run, here and in all runs above."""
-        self._count(
+        """Count a request of this run, which the records of all runs above include."""
+        self._requests.append(
             RequestRecord(path=self.path, model=self.member.model.label, usage=usage, timing=timing)
         )
 
@@ -78,7 +86,7 @@ class RunState:
             path=self.path,
             context=self.context,
             messages=self.new_messages,
-            requests=tuple(self._requests),
+            requests=tuple(self._all_requests()),
             children=tuple(self._children),
             total_s=time.monotonic() - self._started_s,
         )
@@ -88,10 +96,12 @@ class RunState:
         """What this run has added to the history."""
         return self.context.messages[self._n_old_messages :]
 
-    def _count(self, record: RequestRecord) -> None:
-        self._requests.append(record)
-        if self._parent is not None:
-            self._parent._count(record)
+    def _all_requests(self) -> Iterator[RequestRecord]:
+        # Not in order of time: which of two runs at once ends a request first is chance, and equal
+        # runs should have equal reports.
+        yield from self._requests
+        for below in self._below:
+            yield from below._all_requests()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

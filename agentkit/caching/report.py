@@ -62,12 +62,12 @@ class CacheReport:
     """What the cache did for a run and all runs below it."""
 
     rows: tuple[CacheRow, ...]
-    """One row for each agent, in the order of their first requests."""
+    """One row for each agent, in the order in which the runs were started; the root comes first."""
     total: CacheRow
 
     @staticmethod
     def of(records: Iterable[RequestRecord]) -> CacheReport:
-        """Add up the records, which are in the order of their requests."""
+        """Add up the records, which are run by run, as `RunRecord.requests` has them."""
         by_path: dict[tuple[str, ...], list[RequestRecord]] = {}
         for record in records:
             by_path.setdefault(record.path, []).append(record)

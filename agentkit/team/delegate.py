@@ -61,7 +61,8 @@ class Delegate:
         if not isinstance(context, RunContext):
             return ToolOutput.error(f"{self._spec.name} works only inside the run of an agent.")
         member = context.run.member.children[self._name]
-        outcome = await run_below(context.run, member, self._name, UserMessage.of(printable(task)))
+        run = context.run.child(member, self._name)
+        outcome = await run_below(context.run, run, UserMessage.of(printable(task)))
         if isinstance(outcome, Ok):
             return ToolOutput(content=answer_text(outcome.result))
         return ToolOutput.error(

@@ -136,18 +136,21 @@ async def _run_all(
     warmed = {model: asyncio.Event() for model in _led_models(jobs, warm_first)}
     leaders = {model: _first(jobs, model) for model in warmed}
 
-    async def work(job: _Job) -> Outcome:
+    # All before any starts, so that reports show them in the order of the tasks.
+    runs = [run.child(job.member, job.label) for job in jobs]
+
+    async def work(job: _Job, below: RunState) -> Outcome:
         begun = warmed.get(job.member.model.label)
         leads = leaders.get(job.member.model.label) is job
         if begun is not None and not leads:
             await begun.wait()
         async with slots:
             on_begin = begun.set if begun is not None and leads else None
-            return await run_below(run, job.member, job.label, job.prompt, on_begin=on_begin)
+            return await run_below(run, below, job.prompt, on_begin=on_begin)
 
     try:
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(work(job)) for job in jobs]
+            running = [group.create_task(work(*pair)) for pair in zip(jobs, runs, strict=True)]
     except BaseExceptionGroup as errors:
         # Only failed assertions of test doubles come here; one says it all.
         raise errors.exceptions[0] from None

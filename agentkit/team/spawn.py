@@ -11,13 +11,11 @@ from agentkit.events import RunEnd
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
 from agentkit.state import RunState
-from agentkit.team.members import Member
 
 
 async def run_below(
     parent: RunState,
-    member: Member,
-    label: str,
+    run: RunState,
     prompt: UserMessage,
     *,
     on_begin: Callable[[], None] | None = None,
@@ -28,15 +26,14 @@ async def run_below(
 
     Args:
         parent: the run that waits for it.
-        member: the subagent.
-        label: its name in paths.
+        run: the subagent's run, made by `parent.child`.
         prompt: the task.
         on_begin: called once, when the model's first answer begins or the run has ended.
 
     Raises:
         AssertionError: a test double in the subagent found a mistake.
     """
-    run = parent.child(member, label)
+    run.begin()
     task = prompt.text
     outcome: Outcome
     try:

@@ -125,10 +125,10 @@ class McpConnection:
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
         try:
-            canonical_json(dict(arguments))
+            canonical_json({"name": name, "arguments": dict(arguments)})
             link = await self._live_link()
         except ValueError as error:
-            return ToolOutput.error(f"The arguments cannot be sent: {error}.")
+            return ToolOutput.error(f"The call cannot be sent: {error}.")
         except McpConnectError as error:
             return ToolOutput.error(f"{error}. The call was not sent.")
         params: dict[str, object] = {"name": name, "arguments": dict(arguments)}

@@ -56,6 +56,8 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
         name = raw.get("name") if isinstance(raw, Mapping) else None
         if not isinstance(raw, Mapping) or not isinstance(name, str) or not name:
             warnings.append(f"a tool without a name was left out: {str(raw)[:100]!r}")
+        elif not _is_sendable(name):
+            warnings.append(f"tool {name!r} was left out: its name cannot be sent in UTF-8")
         elif selection.takes(name):
             by_name.setdefault(name, []).extend(_spec(alias, name, raw, warnings))
     warnings += _never_listed(selection, {*by_name})
@@ -120,6 +122,11 @@ def _problem(raw: Mapping[str, object]) -> str | None:
     if not isinstance(raw.get("inputSchema"), Mapping):
         return f"its inputSchema is no object: {str(raw.get('inputSchema'))[:100]!r}"
     return None
+
+
+def _is_sendable(text: str) -> bool:
+    """Whether the text has no lone surrogates. A server may list such a name; none can call it."""
+    return text.isascii() or text.encode("utf-8", "replace").decode() == text
 
 
 def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:

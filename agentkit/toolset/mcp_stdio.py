@@ -179,6 +179,12 @@ class StdioTransport:
                 self._writing_since_s = None
         except (ConnectionError, anyio.ClosedResourceError):
             # The server closed its stdin. It may still live, but can hear nothing more.
+            pass
+        except Exception as error:
+            self.fault = f"could not be sent a message ({type(error).__name__}: {error})"
+            self.hurry.set()
+        finally:
+            # Whatever ended the writing: who waits for an answer, or to write, must not hang.
             self._end_of_messages()
 
     def _note_sent(self, message: JSONRPCMessage) -> None:

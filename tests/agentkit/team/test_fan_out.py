@@ -102,7 +102,7 @@ async def test_at_most_max_parallel_tasks_run_at_once() -> None:
         running -= 1
         return ""
 
-    child = Agent(name="child", tools=[work])
+    child = Agent(name="child", instructions="You work.", tools=[work])
     model = ScriptedModel(
         lambda request: Call("work") if len(request.context.messages) == 1 else "ok"
     )
@@ -223,6 +223,48 @@ async def test_within_a_tool_events_usage_and_outcomes_belong_to_the_run() -> No
         ("planner", "reader[0]"),
         ("planner", "reader[1]"),
     }
+
+
+class Backwards:
+    """A model that answers the last of the readers `a`, `b` and `c` first."""
+
+    label = "backwards"
+    siblings_start_together = True
+
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.turns = {path: asyncio.Event() for path in "abc"}
+        self.turns["c"].set()
+        read_all = Call("read_all", {"paths": ["a", "b", "c"]})
+        self.planner = ScriptedModel([read_all, "done"])
+        self.reader = ScriptedModel(lambda _: "text")
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if request.agent != "reader":
+            async for event in self.planner.stream(request):
+                yield event
+            return
+        path = last_text(request)
+        async with asyncio.timeout(5):
+            await self.turns[path].wait()
+        async for event in self.reader.stream(request):
+            yield event
+        self.ended.append(path)
+        if path != "a":
+            self.turns[chr(ord(path) - 1)].set()
+
+
+async def test_reports_are_in_the_order_of_the_tasks_whatever_ends_first() -> None:
+    """Regression: two equal runs printed different tables."""
+    model = Backwards()
+
+    result = await Planner(model=model).run("go")
+
+    assert model.ended == ["c", "b", "a"]
+    labels = ["planner", "planner/reader[0]", "planner/reader[1]", "planner/reader[2]"]
+    assert [row.label for row in result.cache.rows] == labels
+    assert [row.requests for row in result.cache.rows] == [2, 1, 1, 1]
+    assert result.timing.ttft_s == result.cache.rows[0].ttft_first_s
 
 
 async def test_cancelling_cancels_all_tasks() -> None:
