@@ -7,6 +7,7 @@ import json
 import time
 
 import pytest
+from mcp import MCPError
 
 from agentkit.toolset import McpConnection, ToolOutput, Toolset, execute_calls
 
@@ -212,6 +213,21 @@ async def test_server_errors_and_bad_arguments_are_answers(server):
         )
         assert "cannot be sent" in (await call(connection, "echo", text="\ud83d")).content
         assert "cannot be sent" in (await call(connection, "echo", text={1, 2})).content
+        assert "cannot be sent" in (await call(connection, "e\ud800cho")).content
+
+
+async def test_a_message_that_cannot_be_written_ends_all_calls_at_once_and_the_next_one_works(
+    server,
+):
+    async with server("plain").connect() as connection:
+        waiting = asyncio.create_task(call(connection, "hang"))
+        await call(connection, "state")
+        started = time.monotonic()
+        with pytest.raises(MCPError):
+            await connection._link.request("\ud800", {}, 20)
+        assert "could not be sent a message" in (await waiting).content
+        assert time.monotonic() - started < 5
+        assert (await call(connection, "echo", text="anew")).content == "anew"
 
 
 async def test_structured_and_failed_results_come_through(server):

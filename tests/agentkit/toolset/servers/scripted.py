@@ -72,6 +72,7 @@ def tools() -> list[dict]:
                 tool("deep", deep),
                 tool("task", execution={"taskSupport": "required"}),
                 tool("untyped", {}),
+                tool("surrogate \ud800"),
                 tool("good"),
             ]
         case "drift" if Path(ARGUMENT).exists():
