@@ -5,6 +5,7 @@ loop.py     one run, as one generator                  context/  append-only, ha
 blocks.py   what messages are made of                  models/   adapters: local, scripted
 events.py   what a stream yields                       toolset/  functions and MCP servers as tools
 caching/    what the caches did                        observe/  reports for people
+checks.py   mistakes in configuration, told early      warn.py   warnings at the user's line
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """
 
