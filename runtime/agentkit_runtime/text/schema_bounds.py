@@ -13,15 +13,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from agentkit_runtime.text.number_bounds import (
+    MAX_INTEGER,
+    NUMBER_STEP,
+    UnboundableSchema,
+    bounded_number,
+    with_step,
+)
+
+__all__ = ["MAX_INTEGER", "UnboundableSchema", "bounded", "bounded_arguments"]
+
 JsonObject: TypeAlias = Mapping[str, object]
 
 MAX_STRING_CHARS = 2_000
 MAX_ITEMS = 256
 MAX_OPEN_PROPERTIES = 64
 MAX_KEY_CHARS = 64
-MAX_INTEGER = 10**15
-NUMBER_STEP = 0.000_001
-"""Numbers are multiples of this, which bounds their digits; exponents are not generated."""
 MAX_ANY_DEPTH = 4
 """How deep lists and objects nest where a schema allows any value."""
 
@@ -42,7 +49,10 @@ KNOWN_FORMATS = frozenset(
 
 
 def bounded(schema: JsonObject) -> dict[str, object]:
-    """The bounded form of a whole schema document. `schema` is not changed."""
+    """The bounded form of a whole schema document. `schema` is not changed.
+
+    Raises `UnboundableSchema` for ranges of numbers that cannot be generated.
+    """
     rewriter = _Rewriter(closes_objects=not _composes(schema))
     changed = rewriter.schema(schema)
     if not isinstance(changed, dict):
@@ -55,14 +65,25 @@ def bounded(schema: JsonObject) -> dict[str, object]:
 
 
 def bounded_arguments(parameters: JsonObject) -> dict[str, object]:
-    """The bounded form of a tool's parameters. Parameters that name nothing allow only `{}`."""
-    open_keys = ("properties", "additionalProperties", "patternProperties", "enum", "const")
-    if not any(key in parameters for key in (*open_keys, *_COMPOSING)):
+    """The bounded form of a tool's parameters. Parameters that name nothing allow only `{}`.
+
+    Raises `UnboundableSchema` for parameters that are not an object.
+    """
+    if "enum" in parameters or "const" in parameters:
+        raise UnboundableSchema("arguments are an object with properties, not an enum or a const")
+    named = parameters.get("type", "object")
+    if named != "object" and not (isinstance(named, (list, tuple)) and "object" in named):
+        raise UnboundableSchema(f"arguments are an object, not of type {named!r}")
+    if not any(parameters.get(key) for key in ("required", "minProperties")) and not any(
+        key in parameters for key in _NAMING
+    ):
         return {"type": "object", "properties": {}, "additionalProperties": False}
-    return bounded({"type": "object", **parameters} if _is_plain(parameters) else parameters)
+    return bounded({**parameters, "type": "object"})
 
 
 _COMPOSING = ("$ref", "anyOf", "oneOf", "allOf")
+_NAMING = ("properties", "additionalProperties", "patternProperties", *_COMPOSING)
+"""Keywords that say what an object holds."""
 _ANNOTATIONS = frozenset(
     {
         "title",
@@ -109,10 +130,6 @@ _SUBSCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _SUBSCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-def _is_plain(schema: JsonObject) -> bool:
-    return "type" not in schema and not any(key in schema for key in (*_COMPOSING, "enum", "const"))
-
-
 def _composes(value: object) -> bool:
     """Whether `allOf` with several members occurs: then a member may not be closed by itself."""
     if isinstance(value, Mapping):
@@ -154,9 +171,9 @@ class _Rewriter:
             case "string":
                 return _bounded_string(schema)
             case "integer":
-                return _bounded_integer(schema)
+                return bounded_number(_without_unknown_format(schema))
             case "number":
-                return {"multipleOf": NUMBER_STEP, **_bounded_integer(schema)}
+                return bounded_number(with_step(_without_unknown_format(schema)))
             case "array":
                 return self._bounded_array(schema)
             case "object":
@@ -175,6 +192,7 @@ class _Rewriter:
     def _bounded_object(self, schema: dict[str, object]) -> dict[str, object]:
         if not self._closes_objects:
             return schema
+        schema = self._with_required_named(schema)
         others = schema.get("additionalProperties")
         has_names = bool(schema.get("properties")) or "patternProperties" in schema
         if others is False:
@@ -185,11 +203,33 @@ class _Rewriter:
         if has_names:
             return {**schema, "additionalProperties": values}
         key = f"^.{{0,{MAX_KEY_CHARS}}}$"
+        least = schema.get("minProperties")
         return {
-            "maxProperties": MAX_OPEN_PROPERTIES,
+            "maxProperties": max(MAX_OPEN_PROPERTIES, least if isinstance(least, int) else 0),
             **schema,
             "patternProperties": {key: values},
             "additionalProperties": False,
+        }
+
+    def _with_required_named(self, schema: dict[str, object]) -> dict[str, object]:
+        """Required names that no keyword speaks of become properties: closing then loses none."""
+        required = schema.get("required")
+        if not isinstance(required, (list, tuple)) or "patternProperties" in schema:
+            return schema
+        properties = schema.get("properties", {})
+        others = schema.get("additionalProperties", True)
+        if others is False or not isinstance(properties, Mapping):
+            return schema
+        missing = [name for name in required if isinstance(name, str) and name not in properties]
+        if not missing:
+            return schema
+        values = self._any() if others is True else others
+        named = {**properties, **dict.fromkeys(missing, values)}
+        is_open = bool(properties) or "additionalProperties" in schema
+        return {
+            **schema,
+            "properties": named,
+            **({} if is_open else {"additionalProperties": False}),
         }
 
     def _with_subschemas(self, schema: JsonObject) -> dict[str, object]:
@@ -242,33 +282,16 @@ def _with_single_member_merged(schema: JsonObject) -> JsonObject:
 
 
 def _bounded_string(schema: JsonObject) -> dict[str, object]:
-    changed = dict(schema)
-    if changed.get("format") not in KNOWN_FORMATS:
-        changed.pop("format", None)
+    changed = _without_unknown_format(schema)
     least = schema.get("minLength")
     changed.setdefault("maxLength", max(MAX_STRING_CHARS, least if isinstance(least, int) else 0))
     return changed
 
 
-def _bounded_integer(schema: JsonObject) -> dict[str, object]:
-    changed = dict(schema)
-    if changed.get("format") not in KNOWN_FORMATS:
-        changed.pop("format", None)
-    lower = _first_number(schema, "minimum", "exclusiveMinimum")
-    upper = _first_number(schema, "maximum", "exclusiveMaximum")
-    if lower is None:
-        changed["minimum"] = min(-MAX_INTEGER, int(upper or 0) - MAX_INTEGER)
-    if upper is None:
-        changed["maximum"] = max(MAX_INTEGER, int(lower or 0) + MAX_INTEGER)
-    return changed
-
-
-def _first_number(schema: JsonObject, *keys: str) -> int | float | None:
-    for key in keys:
-        value = schema.get(key)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return value
-    return None
+def _without_unknown_format(schema: JsonObject) -> dict[str, object]:
+    if schema.get("format") in KNOWN_FORMATS:
+        return dict(schema)
+    return {key: value for key, value in schema.items() if key != "format"}
 
 
 def _any_definitions() -> dict[str, object]:
@@ -277,7 +300,7 @@ def _any_definitions() -> dict[str, object]:
     for depth in range(MAX_ANY_DEPTH + 1):
         kinds: list[object] = [
             {"type": "string", "maxLength": MAX_STRING_CHARS},
-            {"multipleOf": NUMBER_STEP, **_bounded_integer({"type": "number"})},
+            {"multipleOf": NUMBER_STEP, **bounded_number({"type": "number"})},
             {"type": "boolean"},
             {"type": "null"},
         ]

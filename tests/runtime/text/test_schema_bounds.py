@@ -11,6 +11,7 @@ from agentkit_runtime.text.schema_bounds import (
     MAX_INTEGER,
     MAX_ITEMS,
     MAX_STRING_CHARS,
+    UnboundableSchema,
     bounded,
     bounded_arguments,
 )
@@ -112,3 +113,76 @@ def test_open_parameters_stay_open() -> None:
 def test_unknown_formats_are_dropped_and_known_ones_kept() -> None:
     assert "format" not in bounded({"type": "string", "format": "path"})
     assert bounded({"type": "string", "format": "date"})["format"] == "date"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "allowed"),
+    [
+        ({"type": "object", "required": ["a"]}, {"a": [1]}),
+        ({"required": ["a"]}, {"a": "x"}),
+        ({"minProperties": 1}, {"a": 1}),
+        ({"type": "object", "properties": {"b": {"type": "null"}}, "required": ["a"]}, {"a": 1}),
+        (
+            {"type": "object", "required": ["a"], "additionalProperties": {"type": "null"}},
+            {"a": None},
+        ),
+        ({"type": ["object", "null"], "properties": {"a": {}}, "required": ["a"]}, {"a": 1}),
+        ({"anyOf": [{"type": "string"}, {"type": "object", "required": ["a"]}]}, {"a": 1}),
+    ],
+)
+def test_parameters_that_ask_for_something_do_not_allow_an_empty_object(
+    parameters: dict[str, object], allowed: object
+) -> None:
+    changed = bounded_arguments(parameters)
+    assert not valid(changed, {})
+    assert not valid(changed, None)
+    assert not valid(changed, "text")
+    assert valid(changed, allowed)
+    assert valid(parameters, allowed)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"type": "array", "items": {"type": "integer"}},
+        {"type": "string"},
+        {"type": ["string", "null"]},
+        {"type": 5},
+        {"type": None},
+        {"enum": [{"a": 1}]},
+        {"const": {"a": 1}},
+    ],
+)
+def test_parameters_that_are_not_an_object_are_refused(parameters: dict[str, object]) -> None:
+    with pytest.raises(UnboundableSchema, match="arguments are an object"):
+        bounded_arguments(parameters)
+
+
+@pytest.mark.parametrize(
+    ("schema", "allowed"),
+    [
+        ({"type": "integer", "maximum": 2**64}, 2**63 - 1),
+        ({"type": "integer", "minimum": -(2**64)}, -(2**63) + 1),
+        ({"type": "integer", "minimum": 2**63 - 1}, 2**63 - 1),
+        ({"type": "number", "maximum": 1e300}, 10**18),
+    ],
+)
+def test_bounds_past_64_bits_are_drawn_nearer(schema: dict[str, object], allowed: object) -> None:
+    assert valid(schema, allowed)
+    assert valid(bounded(schema), allowed)
+    assert not valid(bounded(schema), 2**63)
+    assert not valid(bounded(schema), -(2**63))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "integer", "minimum": 2**63},
+        {"type": "integer", "maximum": -(2**64)},
+        {"type": "number", "minimum": 1e300},
+        {"type": "number", "minimum": 1e-14, "maximum": 2e-14},
+    ],
+)
+def test_numbers_that_cannot_be_generated_are_refused(schema: dict[str, object]) -> None:
+    with pytest.raises(UnboundableSchema):
+        bounded({"type": "object", "properties": {"a": schema}})
