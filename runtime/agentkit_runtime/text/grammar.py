@@ -19,8 +19,11 @@ from agentkit_runtime.chat import ChatRequest, ChatTool, ToolName
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.constraint import AlwaysConstrained, ConstrainedAfterTrigger, Vocabulary
 from agentkit_runtime.text.engine_tokenizer import engine_tokenizer
+from agentkit_runtime.text.first_use import first_use_error
+from agentkit_runtime.text.json_check import check_json
 from agentkit_runtime.text.lark import lark_literal, lark_plain, lark_schema
-from agentkit_runtime.text.schema_bounds import bounded, bounded_arguments
+from agentkit_runtime.text.schema_bounds import UnboundableSchema, bounded, bounded_arguments
+from agentkit_runtime.text.schema_endless import requires_itself
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat
 from agentkit_runtime.types import Grammar
@@ -84,6 +87,13 @@ class GrammarCompiler:
         compiled = LLMatcher(engine, LLMatcher.grammar_from_lark(source), log_level=0)
         if compiled.is_error():
             self._reject(plan, compiled.get_error())
+        for field, schema in plan.schemas():
+            grammar = LLMatcher.grammar_from_lark(f"start: {lark_schema(schema)}")
+            error = first_use_error(self._vocabulary, LLMatcher(engine, grammar, log_level=0))
+            if error is not None:
+                raise _unenforceable(
+                    field, f"it is too complex ({_line(error)[:100]}); simplify it"
+                )
         return compiled
 
     def _reject(self, plan: _Plan, whole_error: str) -> None:
@@ -94,8 +104,7 @@ class GrammarCompiler:
                 grammar, self._vocabulary.engine
             )
             if is_error:
-                message = _line(" ".join(messages))
-                raise RequestRejected(f"{field} cannot be enforced: {message}", field=field)
+                raise _unenforceable(field, _line(" ".join(messages)))
         raise RequestRejected(
             f"the grammar cannot be compiled: {_line(whole_error)}", field="tools"
         )
@@ -114,9 +123,9 @@ class _Plan:
 
     def schemas(self) -> list[tuple[str, dict[str, object]]]:
         """The bounded schemas, each with the field it came from."""
-        named = [(f"tools[{i}].parameters", _arguments_schema(tool)) for i, tool in self.tools]
+        named = [(_field(i), _arguments_schema(i, tool)) for i, tool in self.tools]
         if self.schema is not None:
-            named.append(("response_schema", bounded(self.schema)))
+            named.append(("response_schema", _answer_schema(self.schema)))
         return named
 
 
@@ -170,7 +179,7 @@ def _lark_source(
         rules += _call_rules(plan.tools, several, tool_format, vocabulary)
     if plan.schema is not None:
         starts.append("answer")
-        rules.append(f"answer: {_schema('response_schema', bounded(plan.schema))}")
+        rules.append(f"answer: {lark_schema(_answer_schema(plan.schema))}")
     return "\n".join([f"start: {' | '.join(starts)}", *rules])
 
 
@@ -190,22 +199,45 @@ def _call_rules(
         f"call: {text(tool_format.before)} ({kinds}) {text('}' + tool_format.after)}",
     ]
     for i, tool in tools:
-        arguments = _schema(f"tools[{i}].parameters", _arguments_schema(tool))
+        arguments = lark_schema(_arguments_schema(i, tool))
         # Plain: a tool's name comes from outside and must not become a control token.
         rules += [f"call_{i}: {lark_plain(tool_format.head(tool.name))} arguments_{i}"]
         rules += [f"arguments_{i}: {arguments}"]
     return rules
 
 
-def _arguments_schema(tool: ChatTool) -> dict[str, object]:
-    return bounded_arguments(tool.parameters)
-
-
-def _schema(field: str, schema: dict[str, object]) -> str:
+def _arguments_schema(index: int, tool: ChatTool) -> dict[str, object]:
+    field = _field(index)
+    check_json(tool.parameters, field)
     try:
-        return lark_schema(schema)
-    except (TypeError, ValueError) as error:
-        raise RequestRejected(f"{field} is not JSON: {error}", field=field) from error
+        return _finite(field, bounded_arguments(tool.parameters))
+    except UnboundableSchema as error:
+        raise _unenforceable(f"{field} (tool {tool.name!r})", str(error), field) from error
+
+
+def _answer_schema(schema: Mapping[str, object]) -> dict[str, object]:
+    field = "response_schema"
+    check_json(schema, field)
+    try:
+        return _finite(field, bounded(schema))
+    except UnboundableSchema as error:
+        raise _unenforceable(field, str(error)) from error
+
+
+def _finite(field: str, schema: dict[str, object]) -> dict[str, object]:
+    if requires_itself(schema):
+        raise _unenforceable(
+            field, "a value would have to hold itself; make the recursion optional"
+        )
+    return schema
+
+
+def _field(index: int) -> str:
+    return f"tools[{index}].parameters"
+
+
+def _unenforceable(what: str, why: str, field: str | None = None) -> RequestRejected:
+    return RequestRejected(f"{what} cannot be enforced: {why}", field=field or what)
 
 
 def _line(message: str) -> str:

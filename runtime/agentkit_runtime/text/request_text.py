@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.json_check import check_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ def check_request(request: ChatRequest) -> None:
     for name in names:
         if names.count(name) > 1:
             raise RequestRejected(f"two tools are called {name!r}", field="tools")
+    for i, tool in enumerate(request.tools):
+        check_json(tool.parameters, f"tools[{i}].parameters")
     for field, text in texts_of(request):
         if not _is_unicode(text):
             raise RequestRejected(

@@ -580,3 +580,103 @@ def test_a_vocabulary_that_puts_a_space_in_front_is_forced_to_exactly_the_gramma
     ids, ended = generate(tokenizer, grammar, random_choice(tokenizer, 4))
     assert ended
     assert b"".join(map(tokenizer.token_bytes, ids)).decode() == HERMES.call_text("now", "{}")
+
+
+# -- schemas that cannot be enforced ---------------------------------------------------------------
+
+NEEDS_ITSELF: Schema = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#"}},
+    "required": ["a"],
+}
+
+
+def nested(depth: int) -> Schema:
+    schema: Schema = {"type": "string"}
+    for _ in range(depth):
+        schema = {"type": "object", "properties": {"a": schema}}
+    return schema
+
+
+UNENFORCEABLE: list[Schema] = [
+    {"type": "object", "properties": {"a": {"type": "integer", "minimum": math.nan}}},
+    {"type": "object", "properties": {"a": {"type": "integer", "maximum": math.inf}}},
+    {"type": "object", "properties": {"a": {"type": "integer", "minimum": 2**70}}},
+    {"type": "object", "properties": {"a": {"type": "number", "minimum": 1e300}}},
+    {"type": "object", "properties": {"a": {"default": object()}}},
+    {"type": "object", "properties": {1: {"type": "string"}}},  # type: ignore[dict-item]
+    {"$ref": "#"},
+    NEEDS_ITSELF,
+    {"$ref": "#/$defs/n", "$defs": {"n": {"allOf": [{"$ref": "#/$defs/n"}]}}},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"$ref": "#"}, "minItems": 1}},
+        "required": ["a"],
+    },
+    {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(3000)}},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string", "pattern": "^.*a.{12}$"}},
+        "required": ["a"],
+    },
+    nested(400),
+]
+
+
+@pytest.mark.parametrize("schema", UNENFORCEABLE)
+def test_schemas_that_cannot_be_enforced_are_refused_for_answers(
+    smollm2_compiler: GrammarCompiler, schema: Schema
+) -> None:
+    with pytest.raises(RequestRejected) as caught:
+        smollm2_compiler.compile_for(request(tools=(), schema=schema), HERMES)
+    assert caught.value.field == "response_schema"
+
+
+@pytest.mark.parametrize("schema", [*UNENFORCEABLE, {"type": "array"}, {"type": 5}, {"enum": [1]}])
+@pytest.mark.parametrize("choice", ["auto", "required"])
+def test_schemas_that_cannot_be_enforced_are_refused_for_tools(
+    smollm2_compiler: GrammarCompiler, schema: Schema, choice: ToolChoice
+) -> None:
+    tool = ChatTool(name="f", description="", parameters=schema)
+    with pytest.raises(RequestRejected) as caught:
+        smollm2_compiler.compile_for(request(tools=(NOW, tool), choice=choice), HERMES)
+    assert caught.value.field == "tools[1].parameters"
+
+
+def test_a_tool_whose_parameters_are_no_object_is_named(smollm2_compiler: GrammarCompiler) -> None:
+    tool = ChatTool(name="sort_all", description="", parameters={"type": "array"})
+    with pytest.raises(RequestRejected, match="'sort_all'"):
+        smollm2_compiler.compile_for(request(tools=(tool,)), HERMES)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**NEEDS_ITSELF, "required": []},
+        {
+            "type": "object",
+            "properties": {"a": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+            "required": ["a"],
+        },
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/x"}, "b": {"$ref": "#/$defs/x"}},
+            "required": ["a", "b"],
+            "$defs": {"x": {"const": 1}},
+        },
+        {"type": "number", "minimum": 1e-9, "maximum": 2e-9},
+        {"type": "number", "minimum": 0.1234567, "maximum": 0.1234567},
+        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1e-6},
+        {"type": "integer", "minimum": 0, "maximum": 2**64},
+        {"type": "object", "required": ["a"]},
+        {"type": "object", "minProperties": 1},
+        {"type": "object", "properties": {f"p{i}": {"const": i} for i in range(100)}},
+    ],
+)
+def test_unusual_schemas_that_can_be_enforced_are(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler, schema: Schema
+) -> None:
+    grammar = compiled(smollm2_compiler, request(tools=(), schema=schema))
+    ids, ended = generate(smollm2, grammar, random_choice(smollm2, 5))
+    assert ended
+    Draft202012Validator(schema).validate(json.loads(smollm2.decode(ids)))

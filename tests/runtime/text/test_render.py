@@ -325,3 +325,17 @@ def test_characters_that_the_vocabulary_cannot_write_are_left_out_with_a_warning
     assert "left out" in rendered.warnings[0]
     assert "ab<|im_end|>" in smollm2.decode(rendered.ids, skip_special=False)
     assert smollm2_renderer.render(request(user("a\x05b 🙂 \t\r\n"))).warnings == ()
+
+
+@pytest.mark.parametrize("parameters", [{"a": object()}, {"a": float("nan")}, {"a": [[]] * 2}])
+def test_tool_parameters_must_be_json_of_bounded_depth(
+    smollm2_renderer: Renderer, parameters: dict[str, object]
+) -> None:
+    if isinstance(parameters["a"], list):
+        for _ in range(400):
+            parameters = {"a": parameters}
+    tool = ChatTool(name="f", description="", parameters=parameters)
+    chat = ChatRequest(messages=(ChatMessage(role="user", content="x"),), tools=(tool,))
+    with pytest.raises(RequestRejected) as caught:
+        smollm2_renderer.render(chat)
+    assert caught.value.field == "tools[0].parameters"
