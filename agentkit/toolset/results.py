@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Set
+from enum import Enum
 
 from agentkit.toolset.tool import ToolOutput
 
@@ -37,18 +39,28 @@ def to_output(value: object) -> ToolOutput:
 
 
 def in_fixed_order(value: object, plain: object) -> object:
-    """Sort in `plain`, the JSON form of `value`, the lists that were sets and so have no order."""
-    if isinstance(value, set | frozenset) and isinstance(plain, list):
-        return sorted(plain, key=lambda member: json.dumps(member, sort_keys=True))
-    members = _members(value)
-    if isinstance(plain, dict) and len(members) == len(plain):
+    """Sort in `plain`, the JSON form of `value`, the lists that were sets and so have no order.
+
+    Members of models and dataclasses are paired by name, since a JSON form may have more of them
+    (computed fields, extras) or fewer (excluded fields).
+    """
+    if isinstance(value, Enum):
+        return in_fixed_order(value.value, plain)
+    if isinstance(plain, dict):
+        if isinstance(value, Mapping):
+            if len(value) != len(plain):
+                return plain
+            # By place: the keys may have changed, as numbers become strings.
+            members = dict(zip(plain, value.values(), strict=True))
+        else:
+            members = _named_members(value)
         return {
-            key: in_fixed_order(member, plain[key])
-            for key, member in zip(plain, members, strict=True)
+            key: in_fixed_order(members[key], member) if key in members else member
+            for key, member in plain.items()
         }
-    if isinstance(plain, list) and len(members) == len(plain):
-        return [in_fixed_order(*pair) for pair in zip(members, plain, strict=True)]
-    return plain
+    if isinstance(plain, list):
+        return _list_in_fixed_order(value, plain)
+    return _root_in_fixed_order(value, plain)
 
 
 def finite(value: object) -> object:
@@ -71,6 +83,7 @@ def _to_json_value(value: object) -> object:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
+        value = _materialised(value)
         return finite(in_fixed_order(value, to_jsonable_python(value)))
     except (PydanticSerializationError, UnicodeDecodeError) as error:
         raise TypeError(
@@ -79,15 +92,49 @@ def _to_json_value(value: object) -> object:
         ) from error
 
 
-def _members(value: object) -> list[object]:
-    """The members of a container in the order in which its JSON form has them."""
-    if isinstance(value, Mapping):
-        return list(value.values())
-    if isinstance(value, list | tuple):
-        return list(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, item.name) for item in dataclasses.fields(value)]
-    fields = getattr(type(value), "model_fields", None)
-    if isinstance(fields, Mapping):
-        return [getattr(value, name) for name in fields]
-    return []
+def _materialised(value: object) -> object:
+    """The value with lists for its iterators, which can be read only once and are read twice."""
+    if type(value) is dict:
+        return {key: _materialised(member) for key, member in value.items()}
+    if type(value) in (list, tuple, deque) or isinstance(value, Iterator):
+        assert isinstance(value, Iterable)
+        return [_materialised(member) for member in value]
+    return value
+
+
+def _list_in_fixed_order(value: object, plain: list[object]) -> object:
+    if not isinstance(value, list | tuple | deque | Set):
+        return _root_in_fixed_order(value, plain)
+    if len(value) != len(plain):
+        return plain
+    # The JSON form of a set has its members in the set's order of this moment, so they pair up.
+    members = [in_fixed_order(*pair) for pair in zip(value, plain, strict=True)]
+    if isinstance(value, Set):
+        members.sort(key=lambda member: json.dumps(member, sort_keys=True))
+    return members
+
+
+def _root_in_fixed_order(value: object, plain: object) -> object:
+    """The JSON form of a pydantic root model is that of its one member."""
+    fields = getattr(type(value), "__pydantic_fields__", None)
+    if isinstance(fields, Mapping) and fields.keys() == {"root"}:
+        return in_fixed_order(getattr(value, "root", None), plain)
+    return plain
+
+
+def _named_members(value: object) -> dict[str, object]:
+    """The members of a model or dataclass under all names that its JSON form may give them."""
+    kind = type(value)
+    members: dict[str, object] = dict(getattr(value, "__pydantic_extra__", None) or {})
+    if dataclasses.is_dataclass(kind):
+        names = [item.name for item in dataclasses.fields(kind)]
+        members |= {name: getattr(value, name, None) for name in names}
+    decorators = getattr(kind, "__pydantic_decorators__", None)
+    computed = getattr(decorators, "computed_fields", {})
+    fields = {**getattr(kind, "__pydantic_fields__", {}), **computed}
+    for name, field in fields.items():
+        info = getattr(field, "info", field)
+        aliases = (getattr(info, "serialization_alias", None), getattr(info, "alias", None))
+        member = getattr(value, name, None)
+        members |= {alias: member for alias in (name, *aliases) if isinstance(alias, str)}
+    return members

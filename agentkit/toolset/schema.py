@@ -6,16 +6,23 @@ This module imports pydantic, so function.py imports it when the first tool is b
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, cast, get_args, get_type_hints
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 from pydantic.fields import FieldInfo
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
-from pydantic_core import ErrorDetails
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
+from pydantic_core import ErrorDetails, PydanticSerializationError
+from pydantic_core.core_schema import (
+    DataclassSchema,
+    ModelSchema,
+    TypedDictSchema,
+    WithDefaultSchema,
+)
 
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.results import in_fixed_order
@@ -99,6 +106,54 @@ class _SchemaGenerator(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         return in_fixed_order(dft, super().encode_default(dft))
+
+    def get_default_value(self, schema: WithDefaultSchema) -> Any:
+        default = super().get_default_value(schema)
+        if not isinstance(default, Set):
+            return default
+        # pydantic would sort it by `<`, which among sets means "is contained in" and is no order.
+        try:
+            return sorted(default, key=lambda each: json.dumps(self.encode_default(each)))
+        except (PydanticSerializationError, TypeError, ValueError):
+            return default
+
+    def model_schema(self, schema: ModelSchema) -> JsonSchemaValue:
+        return _with_ordered_examples(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: DataclassSchema) -> JsonSchemaValue:
+        return _with_ordered_examples(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: TypedDictSchema) -> JsonSchemaValue:
+        return _with_ordered_examples(super().typed_dict_schema(schema), schema.get("cls"))
+
+
+def _with_ordered_examples(json_schema: JsonSchemaValue, kind: type | None) -> JsonSchemaValue:
+    """Order the examples that a class's fields give. pydantic hands them on in JSON form only."""
+    properties = json_schema.get("properties", {})
+    for name, field in _fields(kind).items():
+        names = (field.alias, field.validation_alias, field.serialization_alias, name)
+        key = next((each for each in names if isinstance(each, str) and each in properties), None)
+        shown = None if key is None else properties[key].get("examples")
+        if shown is not None and field.examples is not None:
+            properties[key]["examples"] = in_fixed_order(field.examples, shown)
+    return json_schema
+
+
+def _fields(kind: type | None) -> dict[str, FieldInfo]:
+    """The pydantic fields of a model, dataclass or typed dict."""
+    known = getattr(kind, "__pydantic_fields__", None)
+    if known is not None:
+        return dict(known)
+    try:
+        hints = get_type_hints(kind, include_extras=True) if kind is not None else {}
+    except (NameError, TypeError):
+        return {}
+    return {
+        name: extra
+        for name, hint in hints.items()
+        for extra in get_args(hint)
+        if isinstance(extra, FieldInfo) and extra.examples is not None
+    }
 
 
 def _field(parameter: Parameter) -> Any:
