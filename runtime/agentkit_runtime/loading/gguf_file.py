@@ -194,6 +194,7 @@ _SCALARS: Mapping[int, struct.Struct] = MappingProxyType(
 _STRING, _ARRAY = 8, 9
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
 _MAX_DIMENSIONS = 4
+_MAX_ARRAY_DEPTH = 16
 
 
 class _HeaderReader:
@@ -227,11 +228,11 @@ class _HeaderReader:
         type_id = self._number(_U32)
         return _RawInfo(name, dimensions[::-1], type_id, self._number(_U64))
 
-    def _value(self, type_id: int, key: str) -> MetadataValue:
+    def _value(self, type_id: int, key: str, depth: int = 0) -> MetadataValue:
         if type_id == _STRING:
             return self._text()
         if type_id == _ARRAY:
-            return self._array(key)
+            return self._array(key, depth + 1)
         scalar = _SCALARS.get(type_id)
         if scalar is None:
             raise UnsupportedModel(
@@ -241,7 +242,12 @@ class _HeaderReader:
         self.position += scalar.size
         return value  # type: ignore[no-any-return]
 
-    def _array(self, key: str) -> list[MetadataValue]:
+    def _array(self, key: str, depth: int) -> list[MetadataValue]:
+        if depth > _MAX_ARRAY_DEPTH:
+            raise UnsupportedModel(
+                f"{str(self._path)!r}: metadata {key!r} nests arrays deeper than "
+                f"{_MAX_ARRAY_DEPTH}; the file is damaged, download it again"
+            )
         item_type = self._number(_U32)
         n_items = self._number(_U64)
         self._need(n_items)
@@ -249,7 +255,7 @@ class _HeaderReader:
             return self._text_array(n_items)
         scalar = _SCALARS.get(item_type)
         if scalar is None:
-            return [self._value(item_type, key) for _ in range(n_items)]
+            return [self._value(item_type, key, depth) for _ in range(n_items)]
         end = self.position + n_items * scalar.size
         self._need(n_items * scalar.size)
         values = [value for (value,) in scalar.iter_unpack(self._data[self.position : end])]

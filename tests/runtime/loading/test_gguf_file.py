@@ -194,3 +194,20 @@ def test_reading_the_bundled_header_is_fast_enough_to_do_often(smollm2_gguf: Pat
     assert isinstance(tokens, list)
     assert len(tokens) == 49_152
     assert file.tensors["token_embd.weight"].shape == (49_152, 576)
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(3, True), (17, False), (5000, False)])
+def test_nested_arrays_are_read_to_a_bounded_depth(
+    tmp_path: Path, depth: int, is_read: bool
+) -> None:
+    key = b"deep"
+    value = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * (depth - 1)
+    value += struct.pack("<IQB", 0, 1, 7)
+    path = tmp_path / "deep.gguf"
+    header = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", len(key)) + key
+    path.write_bytes(header + value)
+    if is_read:
+        assert GgufFile(path).metadata["deep"] == [[[7]]]
+    else:
+        with pytest.raises(UnsupportedModel, match="'deep' nests arrays deeper"):
+            GgufFile(path)
