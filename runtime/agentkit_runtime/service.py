@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from agentkit_runtime.text.tokenizer import Tokenizer
 
 
+MIN_NAMESPACE_KEY_BYTES = 16
+"""Shorter secrets can be guessed."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -66,11 +69,23 @@ class ChatService:
 
         Args:
             loaded: the model; its engine must be started.
-            namespace_key: secret that separates tenants; by default random for each service.
+            namespace_key: secret that separates tenants, at least `MIN_NAMESPACE_KEY_BYTES` long;
+                by default random for each service.
             memory: where generated ids are remembered.
+
+        Raises:
+            ValueError: the key is too short.
         """
+        if namespace_key is None:
+            namespace_key = secrets.token_bytes(32)
+        if len(namespace_key) < MIN_NAMESPACE_KEY_BYTES:
+            raise ValueError(
+                f"namespace_key has {len(namespace_key)} bytes, and at least "
+                f"{MIN_NAMESPACE_KEY_BYTES} are needed; use secrets.token_bytes(32), "
+                "or None for a random one"
+            )
         self._loaded = loaded
-        self._namespace_key = namespace_key or secrets.token_bytes(32)
+        self._namespace_key = namespace_key
         self._memory = TokenMemory() if memory is None else memory
         self._renderer = Renderer(loaded.tokenizer, loaded.template)
         self._format = self._renderer.tool_format

@@ -490,3 +490,13 @@ def test_services_with_different_keys_name_different_tree_roots(smollm2_text: Te
 
     assert len(namespaces) == 4
     assert len(fingerprints) == 1
+
+
+@pytest.mark.parametrize("key", [b"", b"short", b"x" * 15])
+def test_a_namespace_key_that_can_be_guessed_is_refused(smollm2_text: Text, key: bytes) -> None:
+    with scripted_model(*smollm2_text, Script(smollm2_text[0], ANSWERS)) as loaded:
+        with pytest.raises(ValueError, match=f"namespace_key has {len(key)} bytes"):
+            ChatService(loaded, namespace_key=key)
+        with pytest.raises(ValueError, match="at least 16"):
+            LocalRuntime(loaded, namespace_key=key)
+        ChatService(loaded, namespace_key=b"x" * 16)
