@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_file import GgufFile
+from agentkit_runtime.text.folder_vocabulary import read_json, read_text
 from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.template_probe import shows_user_text
 from agentkit_runtime.text.tokenizer import Tokenizer
 
 CHATML = (
@@ -23,7 +24,8 @@ def load_text(source: Path) -> tuple[Tokenizer, ChatTemplate]:
     """Read tokenizer and template from a `.gguf` file or a model folder.
 
     Raises:
-        UnsupportedModel: the tokenizer is unknown, or there is no chat template.
+        UnsupportedModel: the tokenizer is unknown, a file is damaged, or there is no chat template
+            that puts the user's messages into the prompt.
     """
     if source.is_dir():
         tokenizer = Tokenizer.from_folder(source)
@@ -39,24 +41,44 @@ def load_text(source: Path) -> tuple[Tokenizer, ChatTemplate]:
             f"{str(source)!r} has no chat template; use an instruct model, "
             "or put a chat_template.jinja into its folder"
         )
-    return tokenizer, ChatTemplate(
+    compiled = ChatTemplate(
         template, bos_text=tokenizer.bos_text or "", eos_text=tokenizer.eos_text or ""
     )
+    if not shows_user_text(compiled):
+        raise UnsupportedModel(
+            f"the chat template of {str(source)!r} does not put a user's message into the prompt; "
+            "use an instruct model, or put another chat_template.jinja into its folder"
+        )
+    return tokenizer, compiled
 
 
 def _folder_template(folder: Path) -> str | None:
     """`chat_template.jinja` wins over `tokenizer_config.json`, as in transformers."""
     jinja = folder / "chat_template.jinja"
     if jinja.is_file():
-        return jinja.read_text("utf-8")
+        return read_text(jinja)
     config = folder / "tokenizer_config.json"
-    if not config.is_file():
-        return None
-    loaded = json.loads(config.read_text("utf-8"))
-    named = loaded.get("chat_template") if isinstance(loaded, dict) else None
-    if isinstance(named, list):  # several named templates
-        named = {item.get("name"): item.get("template") for item in named}.get("default")
-    return named if isinstance(named, str) else None
+    named = read_json(config).get("chat_template")
+    if isinstance(named, list):
+        named = _default_template(named, config)
+    if named is None or isinstance(named, str):
+        return named
+    raise UnsupportedModel(
+        f"{str(config)!r}: chat_template is a {type(named).__name__}, not a text"
+    )
+
+
+def _default_template(named: list[object], config: Path) -> object:
+    """The template called `default` in a list of templates; None if there is none."""
+    templates: dict[object, object] = {}
+    for item in named:
+        if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+            raise UnsupportedModel(
+                f"{str(config)!r}: chat_template lists {item!r:.100}, "
+                "not an object with name and template"
+            )
+        templates[item["name"]] = item.get("template")
+    return templates.get("default")
 
 
 def _text(metadata: Mapping[str, object], key: str) -> str | None:

@@ -29,7 +29,7 @@ def folder_vocabulary(folder: Path) -> Vocabulary:
     path = folder / "tokenizer.json"
     if not path.is_file():
         raise UnsupportedModel(f"{str(folder)!r} has no tokenizer.json")
-    raw = path.read_text(encoding="utf-8")
+    raw = read_text(path)
     description = _parsed(raw, path)
     backend = _backend(raw, path)
     config = read_json(folder / "tokenizer_config.json")
@@ -57,7 +57,17 @@ def folder_vocabulary(folder: Path) -> Vocabulary:
 
 def read_json(path: Path) -> JsonObject:
     """The object in a JSON file; empty if there is no such file."""
-    return _parsed(path.read_text(encoding="utf-8"), path) if path.is_file() else {}
+    return _parsed(read_text(path), path) if path.is_file() else {}
+
+
+def read_text(path: Path) -> str:
+    """The text of a model's file. `UnsupportedModel`, naming the file, if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UnsupportedModel(
+            f"{str(path)!r} is not UTF-8 text ({error}); download it again"
+        ) from error
 
 
 def token_text(value: object) -> str | None:

@@ -75,7 +75,7 @@ class ChatTemplate:
                 add_generation_prompt=add_generation_prompt,
                 **self._constants,
             )
-        except (jinja2.TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
+        except _RENDERING_FAILS as error:
             raise RequestRejected(
                 f"the model's chat template cannot render these messages: {error}",
                 field="messages",
@@ -101,6 +101,16 @@ class ChatTemplate:
         """Hex SHA-256 over everything that decides the output."""
         parts = [self.source, *self._constants.values(), self._today.isoformat()]
         return hashlib.sha256(json.dumps(["agentkit-template-v1", *parts]).encode()).hexdigest()
+
+
+_RENDERING_FAILS = (
+    jinja2.TemplateError,
+    TypeError,
+    ValueError,
+    LookupError,
+    ArithmeticError,
+    RecursionError,
+)
 
 
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:

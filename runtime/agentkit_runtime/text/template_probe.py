@@ -77,6 +77,13 @@ def probe(template: Renders) -> TemplateTraits:
     )
 
 
+def shows_user_text(template: Renders) -> bool:
+    """Whether a user's message gets into the prompt, alone or behind a system message."""
+    return _all_in_order(template, [_user("probeU1")], ["probeU1"]) or _all_in_order(
+        template, [_system("probeS1"), _user("probeU1")], ["probeU1"]
+    )
+
+
 _ARGUMENTS = '{"city":  "Oslo"}'
 """Two blanks after the colon: shows whether the template re-formats."""
 
