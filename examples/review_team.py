@@ -282,8 +282,9 @@ def figures(result: RunRecord, entries: Sequence[Entry], folder: Path) -> dict[s
         for entry in quotes
         if entry.line is not None and lines_of(folder / entry.file)[entry.line - 1] == entry.quote
     ]
-    first, *later = [row.ttft_first_s for row in result.cache.rows]
-    warm = [seconds for seconds in later if seconds is not None]
+    times = {row.path: row.ttft_first_s for row in result.cache.rows}
+    first = times.pop(("editor",), None)
+    warm = [seconds for seconds in times.values() if seconds is not None]
     return {
         "hit_ratio": _rounded(result.usage.hit_ratio, 4),
         "prompt_tokens": result.usage.input_tokens,

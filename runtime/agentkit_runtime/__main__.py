@@ -1,6 +1,23 @@
-"""`python -m agentkit_runtime` is the `agentkit-runtime` command."""
+"""`agentkit-runtime` and `python -m agentkit_runtime`."""
 
-from agentkit_runtime.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; without the runtime's packages, say how to get them."""
+    try:
+        from agentkit_runtime.cli import main as run
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").startswith("agentkit"):
+            raise
+        sys.exit(
+            f"error: the package {missing.name!r} is missing; "
+            'install the runtime with: pip install "agentkit-radix[runtime]"'
+        )
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -131,3 +131,11 @@ def _imports(path: Path) -> set[str]:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def test_the_command_without_the_runtime_extra_says_how_to_get_it() -> None:
+    code = (
+        "import sys; sys.modules['typer'] = None; from agentkit_runtime.__main__ import main\n"
+        "try: main()\nexcept SystemExit as end: print(end.code)"
+    )
+    assert 'pip install "agentkit-radix[runtime]"' in _python(code)
