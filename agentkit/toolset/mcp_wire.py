@@ -14,7 +14,16 @@ from dataclasses import dataclass
 _EDGE = 4096
 """Bytes of an overlong line that are kept at each end, to find the request id in them."""
 
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")')
+_TOKEN = re.compile(rb'\s*("(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+)')
+"""One token of JSON, or of something like it."""
+
+_ID = re.compile(rb'\d{1,18}|"[^"\\]{1,200}"')
+
+_ID_AT_END = re.compile(
+    rb'[,{]\s*"id"\s*:\s*(\d{1,18}|"[^"\\]{1,200}")'
+    rb'(?:\s*,\s*"[^"\\]{0,50}"\s*:\s*(?:"[^"\\]{0,200}"|[-+.\w]{1,30}))*\s*\}\s*\Z'
+)
+"""An id before the last bracket of a line, with only plain members between, so an outermost one."""
 
 RequestId = int | str
 
@@ -23,7 +32,8 @@ RequestId = int | str
 class Overlong:
     """A line above the limit. Only its two ends and its size are kept."""
 
-    edges: bytes
+    head: bytes
+    tail: bytes
     size_bytes: int
 
 
@@ -80,7 +90,7 @@ class LineSplitter:
 
     def _take(self) -> bytes | Overlong:
         if self._size > self._max_line_bytes:
-            line: bytes | Overlong = Overlong(self._head + b" " + self._tail, self._size)
+            line: bytes | Overlong = Overlong(self._head, self._tail, self._size)
         else:
             line = b"".join(self._parts).removesuffix(b"\r")
         self._parts, self._size, self._head, self._tail = [], 0, b"", b""
@@ -95,18 +105,52 @@ def read_line(line: bytes | Overlong, pending: Set[RequestId]) -> Message | Brok
     """
     if isinstance(line, Overlong):
         problem = f"an answer of {line.size_bytes} bytes on one line, above the limit"
-        return _broken_or_junk(line.edges, problem, pending)
+        return _broken_or_junk(line.head, line.tail, problem, pending)
     text = line.decode("utf-8", "replace")
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return _broken_or_junk(line, f"an answer that is no valid JSON ({error})", pending)
+        problem = f"an answer that is no valid JSON ({error})"
+        return _broken_or_junk(line[:_EDGE], line[-_EDGE:], problem, pending)
     return Message(value) if isinstance(value, dict) else Junk(text[:_EDGE])
 
 
-def _broken_or_junk(data: bytes, problem: str, pending: Set[RequestId]) -> Broken | Junk:
-    for match in _ID.finditer(data):
-        request_id: RequestId = json.loads(match.group(1))
-        if request_id in pending:
-            return Broken(request_id, problem)
-    return Junk(data[:_EDGE].decode("utf-8", "replace"))
+def _broken_or_junk(
+    head: bytes, tail: bytes, problem: str, pending: Set[RequestId]
+) -> Broken | Junk:
+    request_id = _answered_id(head, tail)
+    if request_id is not None and request_id in pending:
+        return Broken(request_id, problem)
+    return Junk(head.decode("utf-8", "replace"))
+
+
+def _answered_id(head: bytes, tail: bytes) -> RequestId | None:
+    """The request that a broken answer belongs to: the `id` of the outermost object only.
+
+    Ids deeper down are data. A message with a `method` is no answer: its id is the server's own.
+    """
+    depth, key, last = 0, b"", b""
+    position = 0
+    while match := _TOKEN.match(head, position):
+        token, position = match.group(1), match.end()
+        if token in (b"{", b"["):
+            depth += 1
+        elif token in (b"}", b"]"):
+            depth -= 1
+        elif token == b":" and depth == 1:
+            key = last
+            if key == b'"method"':
+                return None
+        elif key == b'"id"' and depth == 1 and _ID.fullmatch(token) and last == b":":
+            return _id_of(token)
+        last = token
+    at_end = _ID_AT_END.search(tail)
+    return None if at_end is None else _id_of(at_end.group(1))
+
+
+def _id_of(token: bytes) -> RequestId | None:
+    try:
+        value = json.loads(token)
+    except ValueError:
+        return None
+    return value if isinstance(value, int | str) else None
