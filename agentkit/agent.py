@@ -211,7 +211,7 @@ class Agent(Generic[Deps, Output]):
         for cls in type(self).__mro__:
             if cls is Agent:
                 break
-            if cls.__doc__:
+            if cls.__doc__ and not _is_generated(cls, cls.__doc__):
                 return inspect.cleandoc(cls.__doc__)
         if type(self) is not Agent and sys.flags.optimize >= 2:
             raise ConfigurationError(
@@ -356,6 +356,15 @@ def _is_in_event_loop() -> bool:
 
 def _name_of(cls: type[object]) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+
+
+def _is_generated(cls: type[object], doc: str) -> bool:
+    """Whether a docstring is the signature that `@dataclass` writes where the class has none.
+
+    It is no role; and with the repr of a set in it, it differs from process to process.
+    """
+    is_signature = doc == cls.__name__ or doc.startswith(f"{cls.__name__}(")
+    return "__dataclass_fields__" in vars(cls) and is_signature
 
 
 def _declared_output(cls: type[Agent[Any, Any]]) -> type[Any]:

@@ -160,6 +160,28 @@ def test_the_docstring_of_the_nearest_class_is_the_role() -> None:
     assert Agent(model="local:x").role == ""
 
 
+def test_the_signature_that_a_dataclass_writes_as_its_docstring_is_no_role() -> None:
+    @dataclass
+    class Bare(Desk):
+        codes: frozenset[str] = frozenset({"EUR", "GBP"})
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    @dataclass
+    class Documented(Desk):
+        """You shout."""
+
+        codes: frozenset[str] = frozenset({"EUR", "GBP"})
+
+        def __post_init__(self) -> None:
+            super().__init__()
+
+    assert str(Bare.__doc__).startswith("Bare(codes")
+    assert Bare().role == Desk().role
+    assert Documented().role == "You shout."
+
+
 def test_overridden_methods_replace_tools_and_an_override_without_tool_removes_one() -> None:
     class Other(Desk):
         @tool
