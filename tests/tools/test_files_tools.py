@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_tools import _listing, _search, files
+from agentkit_tools import _listing, _search, _text
 from agentkit_tools._listing import fits
 from agentkit_tools._root import Refused, Root
 from agentkit_tools._text import count_lines, lines_of, shown_name
@@ -128,9 +128,26 @@ def test_reads_are_cut_by_lines_by_characters_and_within_a_line(tools, folder, m
     (folder / "wide.txt").write_text(("y" * 5000 + "\n") * 100)
     lines = tools.read_lines("wide.txt").splitlines()
     assert lines[1].endswith("yy ... [line of 5000 characters]")
-    assert len("\n".join(lines)) < files.MAX_READ_CHARS + 200
-    monkeypatch.setattr(files, "MAX_READ_CHARS", 10)
+    assert len("\n".join(lines)) <= _text.MAX_ANSWER_CHARS
+    monkeypatch.setattr(_text, "MAX_ANSWER_CHARS", 10)
     assert tools.read_lines("wide.txt", 3).splitlines()[0] == "wide.txt: lines 3-3 of 100"
+
+
+def test_no_answer_is_so_long_that_a_client_would_cut_it(tools, folder):
+    (folder / "prose.txt").write_text(("words " * 30 + "\n") * 400)
+    (folder / "many").mkdir()
+    for number in range(300):
+        (folder / "many" / f"{number:03}{'n' * 200}").touch()
+    answers = [
+        tools.read_lines("prose.txt"),
+        tools.list_files("many"),
+        tools.list_files(pattern="*n"),
+        tools.search_text("words", max_results=500),
+    ]
+    assert all(37_000 < len(answer) <= 38_000 for answer in answers)
+    assert answers[0].endswith("[cut here; go on with start=200]")
+    assert " more; use a pattern" in answers[1]
+    assert "more do not fit; narrow the query or the path" in answers[3]
 
 
 def test_binary_huge_and_undecodable_files(tools, folder, monkeypatch):

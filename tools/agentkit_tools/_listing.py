@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 
 from agentkit_tools._root import Entry, Refused, Root, split
-from agentkit_tools._text import count_lines, is_binary, n_lines, shown_name
+from agentkit_tools._text import count_lines, fitting, is_binary, n_lines, shown_name
 
 _MAX_SHOWN = 500
 _MAX_SCANNED = 100_000
@@ -24,9 +24,9 @@ def list_folder(root: Root, path: str) -> str:
     """
     entry = root.entry(path)
     entries = root.entries(path) if entry.kind == "folder" else [entry]
-    lines = _lines(root, entries[:_MAX_SHOWN])
-    if len(entries) > _MAX_SHOWN:
-        lines.append(f"[{len(entries) - _MAX_SHOWN} more; use a pattern such as '*.md']")
+    lines = fitting(_lines(root, entries[:_MAX_SHOWN]))
+    if len(entries) > len(lines):
+        lines.append(f"[{len(entries) - len(lines)} more; use a pattern such as '*.md']")
     return "\n".join(lines) or f"[{path!r} is empty]"
 
 
@@ -43,9 +43,9 @@ def list_matching(root: Root, path: str, pattern: str) -> str:
         raise Refused(f"the pattern must have at most {_MAX_PATTERN_CHARS} characters")
     scanned = itertools.islice(root.walk(path), _MAX_SCANNED)
     matching = list(itertools.islice(_matching(scanned, path, pattern), _MAX_SHOWN + 1))
-    lines = _lines(root, matching[:_MAX_SHOWN])
-    if len(matching) > _MAX_SHOWN:
-        lines.append(f"[more than {_MAX_SHOWN} files fit; use a narrower pattern]")
+    lines = fitting(_lines(root, matching[:_MAX_SHOWN]))
+    if len(matching) > len(lines):
+        lines.append(f"[more than {len(lines)} files fit; use a narrower pattern]")
     return "\n".join(lines) or f"[no file below {path!r} fits {pattern!r}]"
 
 

@@ -20,6 +20,7 @@ from agentkit_tools import _regex_worker
 from agentkit_tools._root import Entry, Refused, Root
 from agentkit_tools._text import (
     MAX_LINE_CHARS,
+    fitting,
     is_binary,
     lines_of,
     n_lines,
@@ -89,7 +90,8 @@ def search(root: Root, path: str, query: Query, max_file_bytes: int) -> str:
             found.append(_shown(text.path, line_index, text.lines[line_index], start))
         if len(found) > query.max_results:
             break
-    return "\n".join([*found[: query.max_results], _summary(query, len(found), scan)])
+    shown = fitting(found[: query.max_results])
+    return "\n".join([*shown, _summary(query, len(found), len(shown), scan)])
 
 
 def _finder(query: Query) -> _Find:
@@ -206,12 +208,14 @@ def _shown(path: str, line_index: int, line: str, start: int) -> str:
     return f"{shown_name(path)}:{line_index + 1}: {shown_line(line, from_char)}"
 
 
-def _summary(query: Query, n_found: int, scan: _Scan) -> str:
+def _summary(query: Query, n_found: int, n_shown: int, scan: _Scan) -> str:
     if n_found > query.max_results:
         found = f"more than {n_lines(query.max_results)} found; narrow the query or the path"
     else:
         found = f"{n_lines(n_found)} found, {scan.n_files} files searched"
     parts = [found]
+    if n_shown < min(n_found, query.max_results):
+        parts.append(f"{n_lines(n_shown)} shown, more do not fit; narrow the query or the path")
     if scan.skipped:
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(scan.skipped.items()))
         parts.append(f"not searched: {kinds}")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 from agentkit_tools._root import Refused
 
 MAX_LINE_CHARS = 2000
 """A longer line is cut when shown."""
+
+MAX_ANSWER_CHARS = 38_000
+"""No answer is longer: clients cut what is, agentkit at 40,000 characters and in the middle."""
+
+_NOTE_CHARS = 500
+"""Left free in an answer for what is said about it."""
 
 _SNIFFED_BYTES = 8192
 
@@ -42,6 +50,13 @@ def count_lines(data: bytes) -> int:
 def n_lines(count: int) -> str:
     """A number of lines in words."""
     return "1 line" if count == 1 else f"{count} lines"
+
+
+def fitting(lines: list[str], n_used_chars: int = 0) -> list[str]:
+    """The first lines that fit into an answer with what it has already, but at least one."""
+    room = MAX_ANSWER_CHARS - _NOTE_CHARS - n_used_chars
+    sizes = itertools.accumulate(len(line) + 1 for line in lines)
+    return lines[: max(1, sum(size <= room for size in sizes))]
 
 
 def shown_line(line: str, start: int = 0) -> str:

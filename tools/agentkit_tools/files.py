@@ -37,14 +37,13 @@ from pydantic import Field
 from agentkit_tools._listing import list_folder, list_matching
 from agentkit_tools._root import NotFound, Refused, Root, split
 from agentkit_tools._search import Query, search
-from agentkit_tools._text import decode, lines_of, n_lines, shown_line, shown_name
+from agentkit_tools._text import decode, fitting, lines_of, n_lines, shown_line, shown_name
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """Larger files are neither read nor searched."""
 
 MAX_READ_LINES = 400
-MAX_READ_CHARS = 40_000
-"""What one read answers with at most."""
+"""What one read answers with at most; its characters are bounded by `MAX_ANSWER_CHARS`."""
 
 _MAX_SUGGESTIONS = 20
 _LIST_TTL_MS = 3_600_000
@@ -108,7 +107,8 @@ class FileTools:
         if end is not None and end < start:
             raise Refused(f"end must be at least start, which is {start}, and not {end}")
         wanted = len(lines) if end is None else min(end, len(lines))
-        shown = _numbered(lines, start, min(wanted, start + MAX_READ_LINES - 1))
+        numbered = _numbered(lines, start, min(wanted, start + MAX_READ_LINES - 1))
+        shown = fitting(numbered, len(name))
         last = start + len(shown) - 1
         head = f"{name}: lines {start}-{last} of {len(lines)}"
         more = [f"[cut here; go on with start={last + 1}]"] if last < wanted else []
@@ -184,17 +184,11 @@ def _tool(tools: FileTools, function: Callable[P, str]) -> Tool:
 
 
 def _numbered(lines: list[str], start: int, end: int) -> list[str]:
-    """Lines `start` to `end` with their numbers: as many as fit into the answer, at least one."""
+    """Lines `start` to `end` with their numbers."""
     width = len(str(end)) + 2
-    shown: list[str] = []
-    n_chars = 0
-    for number in range(start, end + 1):
-        line = f"{number:>{width}}| {shown_line(lines[number - 1])}"
-        n_chars += len(line) + 1
-        if shown and n_chars > MAX_READ_CHARS:
-            break
-        shown.append(line)
-    return shown
+    return [
+        f"{number:>{width}}| {shown_line(lines[number - 1])}" for number in range(start, end + 1)
+    ]
 
 
 if __name__ == "__main__":
