@@ -52,15 +52,18 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
     warnings: list[str] = []
     raw_tools = await _all_pages(request, warnings)
     by_name: dict[str, list[ToolSpec]] = {}
+    listed: set[str] = set()
     for raw in raw_tools:
         name = raw.get("name") if isinstance(raw, Mapping) else None
         if not isinstance(raw, Mapping) or not isinstance(name, str) or not name:
             warnings.append(f"a tool without a name was left out: {str(raw)[:100]!r}")
-        elif not _is_sendable(name):
+            continue
+        listed.add(name)
+        if not _is_sendable(name):
             warnings.append(f"tool {name!r} was left out: its name cannot be sent in UTF-8")
         elif selection.takes(name):
             by_name.setdefault(name, []).extend(_spec(alias, name, raw, warnings))
-    warnings += _never_listed(selection, {*by_name})
+    warnings += _never_listed(selection, listed)
     chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items() if specs}
     names = final_names(alias, chosen)
     tools = [
@@ -83,7 +86,13 @@ async def _all_pages(request: Request, warnings: list[str]) -> list[object]:
             warnings.append(f"a page of the tool list is not a list: {str(page)[:100]!r}")
         # An empty string is a cursor like any other; only its absence ends the list.
         cursor = result.get("nextCursor")
-        if not isinstance(cursor, str):
+        if cursor is None:
+            return tools
+        if not isinstance(cursor, str) or not _is_sendable(cursor):
+            warnings.append(
+                f"the tool list has a cursor that is no text: {str(cursor)[:100]!r}; "
+                "listing stopped there"
+            )
             return tools
         if cursor in seen:
             warnings.append(f"the tool list repeats its page {cursor!r}; listing stopped there")
@@ -146,9 +155,10 @@ def _renamed(spec: ToolSpec, name: str) -> ToolSpec:
 
 
 def _never_listed(selection: Selection, listed: set[str]) -> list[str]:
-    """A name in `allow` that the server does not have is most likely a typing error."""
+    """A chosen name that the server does not have is most likely a typing error."""
+    chosen = {"allow": selection.allow or frozenset(), "deny": selection.deny or frozenset()}
     return [
-        f"tool {name!r} is in `allow`, but the server does not list it"
-        for name in sorted((selection.allow or frozenset()) - (selection.deny or frozenset()))
-        if name not in listed
+        f"tool {name!r} is in `{option}`, but the server does not list it"
+        for option, names in chosen.items()
+        for name in sorted(names - listed)
     ]

@@ -20,6 +20,13 @@ def to_tool_output(result: Mapping[str, object], max_chars: int) -> ToolOutput:
     the text does not say it already. Images, audio and resources leave a note; their data is in
     `blocks`.
     """
+    try:
+        return _to_tool_output(result, max_chars)
+    except RecursionError:
+        return ToolOutput.error("The server sent a result that is nested too deeply to be read.")
+
+
+def _to_tool_output(result: Mapping[str, object], max_chars: int) -> ToolOutput:
     if result.get("resultType") == "input_required":
         return ToolOutput.error(
             "The tool asks for input from a person, which is not possible here."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -26,7 +26,7 @@ class McpServer:
     """How to start one MCP server over stdio. A plain value; `connect` gives a live connection.
 
     Raises:
-        ValueError: at construction, for an illegal alias, command or limit.
+        ValueError: at construction, for an illegal alias, command, environment, choice or limit.
     """
 
     alias: str
@@ -67,6 +67,15 @@ class McpServer:
         ):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
+        for name in ("inherit_env", "allow", "deny"):
+            given = getattr(self, name)
+            # An iterator can be read only once.
+            if isinstance(given, Iterator):
+                object.__setattr__(self, name, tuple(given))
+            _check_names(name, getattr(self, name))
+        for key, value in dict(self.env).items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise ValueError(f"env must map str to str, not {key!r} to {value!r}; use str()")
         object.__setattr__(self, "command", tuple(map(str, self.command)))
         object.__setattr__(self, "inherit_env", tuple(self.inherit_env))
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
@@ -91,3 +100,14 @@ class McpServer:
         from agentkit.toolset.mcp import McpConnection
 
         return McpConnection(self)
+
+
+def _check_names(field_name: str, names: object) -> None:
+    """A single `str` would be taken for the collection of its letters."""
+    if names is None and field_name != "inherit_env":
+        return
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise ValueError(f"{field_name} must be a collection of names, not {names!r}; use [...]")
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"{field_name} must hold names of type str, not {name!r}")

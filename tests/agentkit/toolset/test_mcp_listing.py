@@ -28,6 +28,27 @@ async def test_a_cursor_that_repeats_ends_the_listing_with_a_warning(server):
     assert warnings == ("the tool list repeats its page 'again'; listing stopped there",)
 
 
+async def test_a_cursor_that_is_no_text_ends_the_listing_with_a_warning(server):
+    toolset, warnings = await listed(server("cursor_number"))
+    assert toolset.names == ("bad__one",)
+    assert warnings == ("the tool list has a cursor that is no text: '1'; listing stopped there",)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("allow", "echo", "allow must be a collection of names, not 'echo'"),
+        ("deny", "echo", "deny must be a collection of names, not 'echo'"),
+        ("deny", [1], "deny must hold names of type str, not 1"),
+        ("inherit_env", "FOO", "inherit_env must be a collection of names, not 'FOO'"),
+        ("env", {"A": 1}, "env must map str to str, not 'A' to 1"),
+    ],
+)
+def test_a_configuration_that_would_mean_something_else_is_refused(server, option, value, words):
+    with pytest.raises(ValueError, match=words):
+        server("plain", **{option: value})
+
+
 async def test_shuffled_tools_and_keys_have_the_same_bytes_each_time(server):
     first, _ = await listed(server("shuffle"))
     for _ in range(3):

@@ -94,3 +94,13 @@ def test_a_long_result_is_cut_to_head_and_tail_within_the_limit(size):
         assert f"{size} characters in all" in result
         assert result.startswith("aaa")
         assert result.endswith("zzz")
+
+
+def test_endless_nesting_is_an_error_for_the_model():
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    output = shown(content=blocks("t"), structuredContent={"a": deep})
+    assert output == ToolOutput.error(
+        "The server sent a result that is nested too deeply to be read."
+    )

@@ -99,6 +99,8 @@ def list_tools(request: dict) -> None:
         index = {None: 0, "": 1, "2": 2}[cursor]
         following, page = pages[index]
         answer(request, {"tools": page} | ({} if following is None else {"nextCursor": following}))
+    elif MODE == "cursor_number":
+        answer(request, {"tools": [tool("one")], "nextCursor": 1})
     elif MODE == "cursor_loop":
         answer(request, {"tools": [tool(f"t{n_listings}")], "nextCursor": "again"})
     elif MODE == "list_fails":
