@@ -268,7 +268,7 @@ class Agent(Generic[Deps, Output]):
         return is_new
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in _CONFIGURATION and self._planned is not None:
+        if name in _CONFIGURATION and self._is_fixed:
             raise ConfigurationError(
                 f"cannot set {name!r}: agent {self.name!r} was used already, and the model's cache "
                 "is built on its configuration; make a new agent"
@@ -285,6 +285,8 @@ class Agent(Generic[Deps, Output]):
 
     # State of its own. Class-level defaults, so that a subclass may skip super().__init__().
     _planned: Plan | None = None
+    _is_fixed: bool = False
+    """Whether it is part of a planned team, its own or that of an agent above."""
     _static_team: Team | None = None
     _session: _Session | None = None
     _subagents: tuple[Agent[Any, Any], ...] | None = None
@@ -303,6 +305,8 @@ class Agent(Generic[Deps, Output]):
     def _plan(self) -> Plan:
         if self._planned is None:
             self._planned = plan_team(self)
+            for part in self._planned.everyone():
+                part.agent._is_fixed = True
         return self._planned
 
     def _made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:

@@ -96,15 +96,13 @@ def _member(plan: Plan, team: Toolset, served: ToolsByServer, above: Context | N
 
 
 def _front(plan: Plan, team: Toolset) -> list[Content]:
-    agent = plan.agent
     front: list[Content] = []
-    documents = sorted(agent.knowledge, key=lambda document: document.uri)
     if plan.rules:
         front.append(SystemText(SystemPart.RULES, plan.rules))
     if len(team):
         front.append(ToolList(team.bytes))
-    if agent.role:
-        front.append(SystemText(SystemPart.ROLE, agent.role))
-    if agent.examples:
-        front.append(SystemText(SystemPart.EXAMPLES, agent.examples))
-    return [*front, *documents]
+    if plan.role:
+        front.append(SystemText(SystemPart.ROLE, plan.role))
+    if plan.examples:
+        front.append(SystemText(SystemPart.EXAMPLES, plan.examples))
+    return [*front, *plan.knowledge]

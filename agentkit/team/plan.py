@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.checks import check_configuration, check_hooks
+from agentkit.context import Document
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
@@ -32,6 +33,10 @@ class Plan:
     agent: AnyAgent
     name: str
     rules: str
+    role: str
+    examples: str
+    knowledge: tuple[Document, ...]
+    """In the order of their URIs. A copy: a list that grows later must not change the prefix."""
     model: Model
     output: OutputSpec[Any]
     tools: tuple[Tool, ...]
@@ -85,12 +90,16 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
         for child in agent.subagent_instances
     )
     _check_unique([child.name for child in children], name, "subagents named")
-    _check_unique([document.uri for document in agent.knowledge], name, "documents with the URI")
-    delegates = [Delegate(child.name, child.agent.role) for child in children]
+    knowledge = tuple(sorted(agent.knowledge, key=lambda document: document.uri))
+    _check_unique([document.uri for document in knowledge], name, "documents with the URI")
+    delegates = [Delegate(child.name, child.role) for child in children]
     return Plan(
         agent=agent,
         name=name,
         rules=rules,
+        role=agent.role,
+        examples=agent.examples,
+        knowledge=knowledge,
         model=model,
         output=output_spec(agent.output_type),
         tools=(*agent.method_tools, *_given_tools(agent), *delegates),
@@ -109,7 +118,7 @@ def _undescribed(team: Plan) -> Iterator[str]:
                     "model cannot know when to call it; give the function a docstring"
                 )
         for child in plan.children:
-            if not child.agent.role.strip():
+            if not child.role.strip():
                 yield (
                     f"agent {child.name!r}, a subagent of {plan.name!r}, has no description, so "
                     "its parent cannot know what to give it; give its class a docstring, or set "

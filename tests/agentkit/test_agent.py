@@ -303,6 +303,18 @@ def test_the_configuration_is_fixed_after_the_first_use() -> None:
         agent.instructions = "C"
 
 
+def test_the_configuration_of_all_subagents_is_fixed_with_that_of_the_root() -> None:
+    grandchild = Agent(instructions="A", name="grandchild")
+    child = Agent(instructions="A", name="child", subagents=[grandchild])
+    root = Agent(model=ScriptedModel(["ok"]), subagents=[child])
+    child.instructions = "B"
+    root.run_sync("x")
+
+    for agent in (child, grandchild):
+        with pytest.raises(ConfigurationError, match=r"cannot set 'instructions'.*was used"):
+            agent.instructions = "C"
+
+
 @pytest.mark.parametrize(
     ("output_type", "answer", "output"),
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit import Agent, ConfigurationError, McpServer
+from agentkit import Agent, ConfigurationError, Document, McpServer
 from agentkit.blocks import ToolMessage
 from agentkit.result import RunRecord
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
@@ -173,3 +173,18 @@ async def test_leaving_a_stream_early_ends_the_server(server: McpServer) -> None
     record = stream.record
     assert record is not None
     assert not is_alive(int(results(record)[0]))
+
+
+async def test_a_list_of_documents_that_grows_after_the_first_run_changes_no_later_run(
+    server: McpServer,
+) -> None:
+    knowledge = [Document(uri="a", text="A")]
+    model = ScriptedModel(["one", "two"])
+    agent = Agent(model=model, name="clerk", tools=[server], knowledge=knowledge)
+
+    first = await agent.run("x")
+    knowledge.append(Document(uri="b", text="B"))
+    second = await agent.run("y", context=first.context)
+
+    assert second.output == "two"
+    assert_prefix_stable(model.calls)
