@@ -24,7 +24,7 @@ class CallBatch:
         self._run = run
         self._calls = calls
         self._allowed = allowed
-        self._outputs: list[ToolOutput] = [_CANCELLED] * len(calls)
+        self._results = [_result(call, _CANCELLED) for call in calls]
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -39,12 +39,7 @@ class CallBatch:
 
     def message(self) -> ToolMessage:
         """Return the results in call order; those without one say they were cancelled."""
-        return ToolMessage(
-            tuple(
-                _result(call, output)
-                for call, output in zip(self._calls, self._outputs, strict=True)
-            )
-        )
+        return ToolMessage(tuple(self._results))
 
     async def close(self) -> None:
         """Cancel what still runs and wait until it has ended. Idempotent."""
@@ -75,8 +70,10 @@ class CallBatch:
             raise self._run.broken
 
     def _on_output(self, index: int, output: ToolOutput) -> None:
-        self._outputs[index] = output
-        self._events.put_nowait(ToolResultEvent(_result(self._calls[index], output)))
+        # Made before it is kept: whatever a tool answers, `message` has a result for each call.
+        result = _result(self._calls[index], output)
+        self._results[index] = result
+        self._events.put_nowait(ToolResultEvent(result))
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:

@@ -122,7 +122,10 @@ async def _call(
 ) -> ToolOutput:
     """Tools answer with their failures; this is for those of other people that raise instead."""
     try:
-        return await tool.call(arguments, context)
+        output: object = await tool.call(arguments, context)
+        if not isinstance(output, ToolOutput):
+            raise TypeError(f"its call() must return a ToolOutput, and returned {output!r:.200}")
+        return output
     except Exception as error:
         return failure(tool.spec.name, context, error)
 

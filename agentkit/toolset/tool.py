@@ -56,12 +56,25 @@ class ToolOutput:
 
     `blocks` keeps what text cannot carry (images, audio, resources of an MCP result) for other
     readers; `structured` keeps a structured result as a JSON value.
+
+    Raises:
+        TypeError: the content is no text, or `is_error` no bool. Raised inside a tool, it becomes
+            an error result.
     """
 
     content: str
     is_error: bool = False
     blocks: tuple[Mapping[str, object], ...] = ()
     structured: object = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, str):
+            raise TypeError(
+                f"ToolOutput.content must be a str, got {self.content!r:.200}; return the value "
+                "itself, or give it as structured= with its text as content="
+            )
+        if not isinstance(self.is_error, bool):
+            raise TypeError(f"ToolOutput.is_error must be a bool, got {self.is_error!r:.200}")
 
     @classmethod
     def error(cls, content: str) -> ToolOutput:

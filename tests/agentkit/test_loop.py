@@ -463,3 +463,42 @@ async def test_corrections_are_bounded_even_when_calls_come_between() -> None:
     with pytest.raises(OutputError):
         await Agent(model=model, tools=[echo], output_type=list[int]).run("x")
     model.assert_consumed()
+
+
+class Careless:
+    """A tool of somebody else, whose call() returns what it likes."""
+
+    spec = ToolSpec(name="careless", description="Answer.", parameters={"type": "object"})
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    async def call(
+        self, arguments: Mapping[str, object], context: ToolContext[object]
+    ) -> ToolOutput:
+        return self.answer  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("answer", [None, "text", {"content": "text"}])
+def test_a_tool_that_answers_with_something_else_than_an_output_has_failed(answer: object) -> None:
+    model = ScriptedModel([Call("careless"), "done"])
+    result = Agent(model=model, tools=[Careless(answer)]).run_sync("x")
+
+    (failed,) = results(result.context)
+    assert failed.is_error
+    assert "must return a ToolOutput" in failed.content
+
+
+@pytest.mark.parametrize("content", [5, None, {"a": 1}])
+def test_an_output_whose_content_is_no_text_is_an_error_for_the_model(content: object) -> None:
+    def give() -> ToolOutput:
+        """Give."""
+        return ToolOutput(content=content)  # type: ignore[arg-type]
+
+    model = ScriptedModel([Call("give"), "done"])
+    result = Agent(model=model, tools=[give]).run_sync("x")
+
+    (failed,) = results(result.context)
+    assert failed.is_error
+    assert f"content must be a str, got {content!r}" in failed.content
+    assert_prefix_stable(model.calls)
