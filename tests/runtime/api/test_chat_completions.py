@@ -289,3 +289,40 @@ def test_a_refused_field_is_named_over_the_wire(client: openai.OpenAI) -> None:
         client.chat.completions.create(model="scripted", messages=user("hello"), n=2)
 
     assert (raised.value.param, raised.value.code) == ("n", "unsupported_parameter")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "integer", "minimum": float("nan")}}},
+        {"type": "object", "properties": {"a": {"type": "number", "maximum": float("inf")}}},
+        {"type": "object", "properties": {"a": {"type": "integer", "minimum": 2**70}}},
+        {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]},
+        {"type": "object", "properties": {"a": {"pattern": "^.*a.{12}$"}}, "required": ["a"]},
+    ],
+)
+@pytest.mark.parametrize("place", ["tool", "answer"])
+def test_schemas_that_cannot_be_enforced_are_the_clients_mistake(
+    served: Served, schema: dict[str, object], place: str
+) -> None:
+    fields: dict[str, object] = (
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]}
+        if place == "tool"
+        else {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": schema},
+            }
+        }
+    )
+    body = json.dumps({"model": "scripted", "messages": user("hello"), **fields})
+    response = httpx2.post(
+        f"{served.url}/v1/chat/completions",
+        content=body,
+        headers={"content-type": "application/json"},
+        timeout=30,
+    )
+    error = response.json()["error"]
+    assert (response.status_code, error["type"]) == (400, "invalid_request_error")
+    wanted = "tools[0].function.parameters" if place == "tool" else "response_format"
+    assert error["param"] == wanted
