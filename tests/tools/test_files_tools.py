@@ -11,8 +11,9 @@ import pytest
 
 from agentkit_tools import _listing, _search, _text
 from agentkit_tools._listing import fits
+from agentkit_tools._names import shown_name
 from agentkit_tools._root import Refused, Root
-from agentkit_tools._text import count_lines, lines_of, shown_name
+from agentkit_tools._text import count_lines, lines_of
 from agentkit_tools.files import FileTools
 
 pytestmark = pytest.mark.timeout(60)
@@ -148,6 +149,30 @@ def test_no_answer_is_so_long_that_a_client_would_cut_it(tools, folder):
     assert answers[0].endswith("[cut here; go on with start=200]")
     assert " more; use a pattern" in answers[1]
     assert "more do not fit; narrow the query or the path" in answers[3]
+
+
+def test_every_file_that_is_listed_can_be_read_under_the_name_that_is_shown(tools, folder):
+    odd = folder / "odd"
+    (odd / "C:").mkdir(parents=True)
+    (odd / "tab\there").mkdir()
+    for name in (
+        b"~note.md",
+        b"C:/in.txt",
+        b"line\nend",
+        b"caf\xe9.txt",
+        b"tab\there/x\ty",
+        b"b\\n",
+    ):
+        with open(os.fsencode(odd) + b"/" + name, "w") as file:
+            file.write("inside\n")
+    shown = [line.split("  ")[0] for line in tools.list_files("odd", "**/*").splitlines()]
+    assert len(shown) == 6
+    for path in shown:
+        assert tools.read_lines(path).startswith(f"{path}: lines 1-1 of 1")
+        assert f"{path}:1: inside" in tools.search_text("inside", path)
+    assert tools.list_files("odd/tab\\there", "x*").startswith("odd/tab\\there/x\\ty  ")
+    os.rename(odd / "~note.md", folder / "~note.md")
+    assert "inside" in tools.read_lines("~note.md")
 
 
 def test_binary_huge_and_undecodable_files(tools, folder, monkeypatch):

@@ -6,8 +6,9 @@ import fnmatch
 import itertools
 from collections.abc import Iterator
 
-from agentkit_tools._root import Entry, Refused, Root, split
-from agentkit_tools._text import count_lines, fitting, is_binary, n_lines, shown_name
+from agentkit_tools._names import shown_name
+from agentkit_tools._root import Entry, Refused, Root
+from agentkit_tools._text import count_lines, fitting, is_binary, n_lines
 
 _MAX_SHOWN = 500
 _MAX_SCANNED = 100_000
@@ -42,7 +43,7 @@ def list_matching(root: Root, path: str, pattern: str) -> str:
     if len(pattern) > _MAX_PATTERN_CHARS:
         raise Refused(f"the pattern must have at most {_MAX_PATTERN_CHARS} characters")
     scanned = itertools.islice(root.walk(path), _MAX_SCANNED)
-    matching = list(itertools.islice(_matching(scanned, path, pattern), _MAX_SHOWN + 1))
+    matching = list(itertools.islice(_matching(scanned, root.parts(path), pattern), _MAX_SHOWN + 1))
     lines = fitting(_lines(root, matching[:_MAX_SHOWN]))
     if len(matching) > len(lines):
         lines.append(f"[more than {len(lines)} files fit; use a narrower pattern]")
@@ -65,8 +66,8 @@ def fits(path: str, pattern: str) -> bool:
     return reachable[-1]
 
 
-def _matching(entries: Iterator[Entry], path: str, pattern: str) -> Iterator[Entry]:
-    prefix = "".join(f"{part}/" for part in split(path))
+def _matching(entries: Iterator[Entry], parts: tuple[str, ...], pattern: str) -> Iterator[Entry]:
+    prefix = "".join(f"{part}/" for part in parts)
     for entry in entries:
         subject = entry.path.removeprefix(prefix) if "/" in pattern else entry.name
         if entry.kind != "folder" and fits(subject, pattern):

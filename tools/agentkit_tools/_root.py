@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentkit_tools._names import shown_name
+
 _MAX_PATH_CHARS = 4096
 _MAX_DEPTH = 64
 _DIRECTORY = (
@@ -85,13 +87,25 @@ class Root:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def parts(self, path: str) -> tuple[str, ...]:
+        """The components of a path by their real names; it may have them as they are shown.
+
+        Raises:
+            Refused: as `split`.
+        """
+        parts = split(path)
+        for index, part in enumerate(parts):
+            if "\\" in part:
+                parts = (*parts[:index], self._real(parts[:index], part), *parts[index + 1 :])
+        return parts
+
     def entry(self, path: str) -> Entry:
         """What a path names.
 
         Raises:
             Refused: the path leads outside, over a link, or to nothing.
         """
-        parts = split(path)
+        parts = self.parts(path)
         if not parts:
             return Entry(".", "folder", 0)
         with self._open_folder(parts[:-1], path) as folder:
@@ -103,7 +117,7 @@ class Root:
         Raises:
             Refused: no such file, no regular file, more than `max_bytes`, or not readable.
         """
-        parts = split(path)
+        parts = self.parts(path)
         if not parts:
             raise Refused("'.' is a folder; list it with list_files")
         with self._open_folder(parts[:-1], path) as folder:
@@ -128,7 +142,7 @@ class Root:
         Raises:
             Refused: no such folder.
         """
-        parts = split(path)
+        parts = self.parts(path)
         with self._open_folder(parts, path) as folder:
             return self._entries_at(folder, parts)
 
@@ -152,6 +166,17 @@ class Root:
             if entry.kind == "folder" and len(pending) < _MAX_DEPTH:
                 with contextlib.suppress(Refused):
                     pending.append(self.entries(entry.path)[::-1])
+
+    def _real(self, parents: tuple[str, ...], shown: str) -> str:
+        """The name in a folder that is shown like this. A name that is really so comes first."""
+        try:
+            with self._open_folder(parents, shown) as folder:
+                names = sorted(os.listdir(folder))
+        except (Refused, OSError):
+            return shown
+        if shown in names:
+            return shown
+        return next((name for name in names if shown_name(name) == shown), shown)
 
     @contextlib.contextmanager
     def _open_folder(self, parts: tuple[str, ...], path: str) -> Iterator[int]:
@@ -199,7 +224,8 @@ def split(path: str) -> tuple[str, ...]:
         raise Refused(
             "the path contains a NUL character or is too long; use a path from list_files"
         )
-    if path.startswith(("/", "~")) or path[1:3] in (":\\", ":/"):
+    # `~` and `C:` are names like others here: nothing expands them.
+    if path.startswith("/"):
         raise Refused(
             f"{path!r} is not relative; paths start at the root folder, like 'notes/a.txt'"
         )

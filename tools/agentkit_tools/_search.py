@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentkit_tools import _regex_worker
+from agentkit_tools._names import shown_name
 from agentkit_tools._root import Entry, Refused, Root
 from agentkit_tools._text import (
     MAX_LINE_CHARS,
@@ -25,7 +26,6 @@ from agentkit_tools._text import (
     lines_of,
     n_lines,
     shown_line,
-    shown_name,
 )
 
 _MAX_QUERY_CHARS = 1000

@@ -65,11 +65,3 @@ def shown_line(line: str, start: int = 0) -> str:
     before = "... " if start else ""
     after = f" ... [line of {len(line)} characters]" if start + len(part) < len(line) else ""
     return f"{before}{part}{after}"
-
-
-def shown_name(name: str) -> str:
-    """A file name for showing on one line: control characters and undecodable bytes are escaped."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in name
-    )

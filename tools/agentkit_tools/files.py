@@ -35,9 +35,10 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import Field
 
 from agentkit_tools._listing import list_folder, list_matching
+from agentkit_tools._names import shown_name
 from agentkit_tools._root import NotFound, Refused, Root, split
 from agentkit_tools._search import Query, search
-from agentkit_tools._text import decode, fitting, lines_of, n_lines, shown_line, shown_name
+from agentkit_tools._text import decode, fitting, lines_of, n_lines, shown_line
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
 """Larger files are neither read nor searched."""

@@ -49,6 +49,15 @@ def test_a_configuration_that_would_mean_something_else_is_refused(server, optio
         server("plain", **{option: value})
 
 
+async def test_chosen_names_that_the_server_does_not_list_are_warned_of(server):
+    toolset, warnings = await listed(server("plain", allow=["echo", "ecco"], deny=["hang", "hung"]))
+    assert toolset.names == ("bad__echo",)
+    assert warnings == (
+        "tool 'ecco' is in `allow`, but the server does not list it",
+        "tool 'hung' is in `deny`, but the server does not list it",
+    )
+
+
 async def test_shuffled_tools_and_keys_have_the_same_bytes_each_time(server):
     first, _ = await listed(server("shuffle"))
     for _ in range(3):
