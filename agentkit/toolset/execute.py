@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from agentkit.toolset.failures import failure
+from agentkit.toolset.failures import exit_text, failure
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput
 from agentkit.toolset.toolset import Toolset
 
@@ -126,6 +126,8 @@ async def _call(
         if not isinstance(output, ToolOutput):
             raise TypeError(f"its call() must return a ToolOutput, and returned {output!r:.200}")
         return output
+    except SystemExit as error:
+        return failure(tool.spec.name, context, error, exit_text(error))
     except Exception as error:
         return failure(tool.spec.name, context, error)
 

@@ -32,6 +32,11 @@ def failure(
     return ToolOutput.error(f"Tool {tool!r} failed: {reason or _text(error)}")
 
 
+def exit_text(error: SystemExit) -> str:
+    """Return what the model reads when a tool tried to end the whole program."""
+    return f"it tried to end the program (exit code {error.code!r})."
+
+
 def _text(error: BaseException) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
-from agentkit.toolset.failures import failure
+from agentkit.toolset.failures import exit_text, failure
 from agentkit.toolset.results import to_output
 from agentkit.toolset.signature import (
     Signature,
@@ -193,6 +193,9 @@ class FunctionTool(Generic[P, R]):
                 raise
             # The function awaited something that was cancelled: its failure, not our end.
             return failure(self.name, context, error, "it was cancelled inside.")
+        except SystemExit as error:
+            # As code written for a command line does. The program is not the tool's to end.
+            return failure(self.name, context, error, exit_text(error))
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
                 return ToolOutput.error(self._timeout_text())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import pytest
 
@@ -16,6 +17,7 @@ from agentkit import (
     OutputError,
     RequestRefused,
     RunStream,
+    Tool,
     ToolChoice,
     ToolContext,
     ToolName,
@@ -502,3 +504,45 @@ def test_an_output_whose_content_is_no_text_is_an_error_for_the_model(content: o
     assert failed.is_error
     assert f"content must be a str, got {content!r}" in failed.content
     assert_prefix_stable(model.calls)
+
+
+def leave() -> None:
+    """Leave."""
+    sys.exit(3)
+
+
+async def leave_later() -> None:
+    """Leave."""
+    await asyncio.sleep(0)
+    sys.exit(3)
+
+
+class Leaving(Careless):
+    """A tool of somebody else that ends the program."""
+
+    async def call(
+        self, arguments: Mapping[str, object], context: ToolContext[object]
+    ) -> ToolOutput:
+        sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [(leave, "leave"), (leave_later, "leave_later"), (Leaving(None), "careless")],
+)
+def test_a_tool_cannot_end_the_program(source: Tool | Callable[[], object], name: str) -> None:
+    model = ScriptedModel([Call(name), "done"])
+    result = Agent(model=model, tools=[source]).run_sync("x")
+
+    (failed,) = results(result.context)
+    assert failed.is_error
+    assert "tried to end the program (exit code 3)" in failed.content
+
+
+def test_an_interrupt_in_a_tool_ends_the_run() -> None:
+    async def interrupted() -> None:
+        """Be interrupted."""
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Agent(model=ScriptedModel([Call("interrupted")]), tools=[interrupted]).run_sync("x")
