@@ -6,6 +6,7 @@ blocks.py   what messages are made of                  models/   adapters: local
 events.py   what a stream yields                       toolset/  functions and MCP servers as tools
 caching/    what the caches did                        observe/  reports for people
 checks.py   mistakes in configuration, told early      warn.py   warnings at the user's line
+methods.py  which methods of an agent are tools
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """
 

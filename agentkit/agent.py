@@ -18,13 +18,14 @@ from agentkit.blocks import UserMessage
 from agentkit.checks import check_configuration, message_of
 from agentkit.context import Context, Document
 from agentkit.errors import AgentkitError, ConfigurationError
+from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.result import RunResult
 from agentkit.stream import RunStream
 from agentkit.team.members import Team
 from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
-from agentkit.toolset import FunctionTool, Tool
+from agentkit.toolset import Tool
 from agentkit.toolset.mcp import McpServer
 
 Deps = TypeVar("Deps", default=None)
@@ -89,6 +90,10 @@ class Agent(Generic[Deps, Output]):
     """Tool calls of one turn that run at the same time."""
     deps: Deps
     """What the tools need: connections, settings, the user's identity. The model never sees it."""
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        check_method_tools(cls, Agent)
 
     def __init__(
         self,
@@ -222,13 +227,7 @@ class Agent(Generic[Deps, Output]):
     @property
     def method_tools(self) -> tuple[Tool, ...]:
         """The `@tool` methods, bound to this agent, in the order of definition."""
-        found: dict[str, Tool] = {}
-        for cls in reversed(type(self).__mro__):
-            for name, value in vars(cls).items():
-                found.pop(name, None)  # an override without @tool is no tool
-                if isinstance(value, FunctionTool):
-                    found[name] = getattr(self, name)
-        return tuple(found.values())
+        return method_tools(self)
 
     @property
     def subagent_instances(self) -> tuple[Agent[Any, Any], ...]:
