@@ -161,7 +161,7 @@ async def _call_tools(
 ) -> AsyncGenerator[Event, None]:
     """Append the turn and the results of its calls, in one step, however this ends."""
     opened = run.context.append(ask.turn.message)
-    batch = CallBatch(run, calls, ask.request.allowed_tools)
+    batch = CallBatch(run, calls, ask.request.callable_tools)
     try:
         yield ask.end
         async with aclosing(batch.events()) as events:

@@ -74,6 +74,17 @@ class ModelRequest:
     """Unique for each attempt."""
 
     @property
+    def callable_tools(self) -> frozenset[str] | None:
+        """The tools whose calls are run: what the mask and the choice leave. None is all."""
+        match self.tool_choice:
+            case "none":
+                return frozenset()
+            case ToolName(name):
+                return frozenset((name,))
+            case _:
+                return self.allowed_tools
+
+    @property
     def wire(self) -> bytes:
         """The prefix in our own neutral form: JSON Lines, without volatile text and steering.
 

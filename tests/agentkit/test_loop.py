@@ -173,6 +173,39 @@ def test_choice_and_mask_change_per_turn_and_the_prefix_does_not() -> None:
     assert "first" in outputs[1].content
 
 
+@pytest.mark.parametrize(
+    ("choice", "callable_now"),
+    [("none", "No tool may be called now"), (ToolName("second"), "You may call: second.")],
+)
+def test_a_call_against_the_choice_is_not_run(choice: ToolChoice, callable_now: str) -> None:
+    ran: list[str] = []
+
+    class Willful(Agent):
+        """You do what you like."""
+
+        def tool_choice(self, turn: int) -> ToolChoice:
+            return choice if turn == 0 else "auto"
+
+        @tool
+        def first(self) -> str:
+            """First."""
+            ran.append("first")
+            return "1"
+
+        @tool
+        def second(self) -> str:
+            """Second."""
+            return "2"
+
+    model = ScriptedModel([Call("first"), "done"])
+    result = Willful(model=model).run_sync("x")
+
+    assert ran == []
+    (refused,) = results(result.context)
+    assert refused.is_error
+    assert f"'first' may not be called now. {callable_now}" in refused.content
+
+
 def test_an_answer_where_a_call_was_required_is_corrected() -> None:
     model = ScriptedModel(["no", Call("second"), Call("first"), "done"])
 
