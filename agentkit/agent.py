@@ -89,7 +89,10 @@ class Agent(Generic[Deps, Output]):
     max_parallel: int = 8
     """Tool calls of one turn that run at the same time."""
     deps: Deps
-    """What the tools need: connections, settings, the user's identity. The model never sees it."""
+    """What the tools need: connections, settings, the user's identity. The model never sees it.
+
+    A class may have a value for its instances; it counts where None is given.
+    """
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
@@ -114,7 +117,8 @@ class Agent(Generic[Deps, Output]):
         max_retries: int | None = None,
         max_parallel: int | None = None,
     ) -> None:
-        self.deps = deps
+        if deps is not None or not hasattr(self, "deps"):
+            self.deps = deps
         given = {key: value for key, value in locals().items() if key in _CONFIGURATION}
         for key, value in given.items():
             if value is not None:
@@ -123,6 +127,7 @@ class Agent(Generic[Deps, Output]):
         if self.output_type is None:
             self.output_type = _declared_output(type(self))
         check_configuration(self)
+        self._is_initialised = True
 
     # What an application calls.
 
@@ -240,6 +245,11 @@ class Agent(Generic[Deps, Output]):
         return self._subagents
 
     @property
+    def is_initialised(self) -> bool:
+        """Whether `Agent.__init__` was called, which a subclass may have forgotten."""
+        return self._is_initialised
+
+    @property
     def is_made_by_parent(self) -> bool:
         """Whether a parent made it from its class."""
         return self._is_made_by_parent
@@ -282,7 +292,8 @@ class Agent(Generic[Deps, Output]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
-    # State of its own. Class-level defaults, so that a subclass may skip super().__init__().
+    # State of its own. Class-level defaults, for attributes that are set before super().__init__().
+    _is_initialised: bool = False
     _planned: Plan | None = None
     _is_fixed: bool = False
     """Whether it is part of a planned team, its own or that of an agent above."""

@@ -53,6 +53,24 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
             raise ConfigurationError(f"{limit} must be at least {least}, got {value!r}")
 
 
+def check_initialised(agent: Agent[Any, Any]) -> None:
+    """Check that a subclass with an `__init__` of its own has called that of `Agent`.
+
+    Raises:
+        ConfigurationError: it has not.
+    """
+    if agent.is_initialised:
+        return
+    cls = type(agent)
+    maker = next(each for each in cls.__mro__ if "__init__" in vars(each))
+    is_generated = "__dataclass_fields__" in vars(maker)
+    where = "__post_init__ of the dataclass" if is_generated else "__init__ of"
+    raise ConfigurationError(
+        f"an agent of the class {cls.__name__!r} was not set up: call super().__init__() in the "
+        f"{where} {maker.__name__!r}"
+    )
+
+
 def check_hooks(agent: Agent[Any, Any]) -> None:
     """Check that the methods which a subclass overrides can be called as the loop calls them.
 

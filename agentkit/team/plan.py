@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agentkit.checks import check_configuration, check_hooks
+from agentkit.checks import check_configuration, check_hooks, check_initialised
 from agentkit.context import Document
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, resolve_model
@@ -62,6 +62,7 @@ def plan_team(root: AnyAgent) -> Plan:
     Raises:
         ConfigurationError: something does not fit together.
     """
+    check_initialised(root)
     if root.model is None:
         raise ConfigurationError(
             f'agent {root.name!r} has no model; set for example model = "local:smollm2"'
@@ -74,6 +75,7 @@ def plan_team(root: AnyAgent) -> Plan:
 
 def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
     # Again, since attributes may have been set after the agent was made.
+    check_initialised(agent)
     check_configuration(agent)
     check_hooks(agent)
     name = agent.name

@@ -207,6 +207,18 @@ def test_names_come_from_the_class(cls: str, name: str) -> None:
     assert type(cls, (Agent,), {})().name == name
 
 
+def test_the_deps_of_the_class_count_where_none_are_given() -> None:
+    class London(Desk):
+        deps = Rates(2)
+
+    lead = Agent(name="lead", model=ScriptedModel(["ok"]), subagents=[London])
+    assert London().deps == Rates(2)
+    assert London(deps=Rates(3)).deps == Rates(3)
+    assert lead.subagent_instances[0].deps == Rates(2)
+    assert Desk().deps is None
+    assert London.deps == Rates(2)
+
+
 def test_tools_know_the_run_by_their_context() -> None:
     seen: list[ToolContext[object]] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -201,3 +202,38 @@ def test_an_interrupted_run_shows_no_error_of_our_own_before_it() -> None:
     while error is not None:
         assert "no running event loop" not in str(error)
         error = error.__context__
+
+
+class Forgetful(Agent):
+    """You forget."""
+
+    def __init__(self) -> None:
+        self.model = model()
+
+
+class Heir(Forgetful):
+    """You forget as well."""
+
+
+@dataclass
+class Record(Agent):
+    """You keep a record."""
+
+    size: int = 3
+
+
+@pytest.mark.parametrize(
+    ("agent", "message"),
+    [
+        (Forgetful(), "call super().__init__() in the __init__ of 'Forgetful'"),
+        (Heir(), "class 'Heir' was not set up: call super().__init__() in the __init__ of 'Forg"),
+        (Record(), "call super().__init__() in the __post_init__ of the dataclass 'Record'"),
+        (Agent(model=model(), subagents=[Forgetful()]), "in the __init__ of 'Forgetful'"),
+        (Agent(model=model(), subagents=[Record]), "subagent 'Record' of 'agent' cannot be made"),
+    ],
+)
+def test_a_subclass_that_does_not_call_the_init_of_agents_is_told_so(
+    agent: Agent, message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        agent.run_sync("x")
