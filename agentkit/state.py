@@ -77,7 +77,10 @@ class RunState:
             return
         if not isinstance(event, SubagentEvent):
             event = SubagentEvent(path=below.path, run_id=below.run_id, event=event)
-        self.sink(event)
+        try:
+            self.sink(event)
+        except Exception as error:
+            raise ListenerFailed(error) from error
 
     def record(self) -> RunRecord:
         """Return what the run has done so far."""
@@ -102,6 +105,14 @@ class RunState:
         yield from self._requests
         for below in self._below:
             yield from below._all_requests()
+
+
+class ListenerFailed(Exception):
+    """Who hears the events failed: no failure of the run whose event it was."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

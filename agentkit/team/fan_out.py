@@ -14,7 +14,7 @@ from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.errors import ConfigurationError
 from agentkit.events import Event
 from agentkit.result import Failed, Ok, Outcome
-from agentkit.state import RunContext, RunState
+from agentkit.state import ListenerFailed, RunContext, RunState
 from agentkit.team.members import Member
 from agentkit.team.spawn import run_below
 from agentkit.toolset import ToolContext
@@ -97,7 +97,8 @@ async def fan_out(
             then nobody's time to first token contains the wait for another's prefill.
         within: the context of the tool that calls this, if one does: then events, usage and
             outcomes become part of that run.
-        on_event: hears every event of the tasks; must not block.
+        on_event: hears every event of the tasks; must not block. What it raises ends all tasks,
+            and is raised here.
 
     Raises:
         ConfigurationError: a task names no subagent of the parent.
@@ -152,8 +153,9 @@ async def _run_all(
         async with asyncio.TaskGroup() as group:
             running = [group.create_task(work(*pair)) for pair in zip(jobs, runs, strict=True)]
     except BaseExceptionGroup as errors:
-        # Only failed assertions of test doubles come here; one says it all.
-        raise errors.exceptions[0] from None
+        # Only failed assertions of test doubles and of listeners come here; one says it all.
+        first = errors.exceptions[0]
+        raise (first.error if isinstance(first, ListenerFailed) else first) from None
     return tuple(task.result() for task in running)
 
 

@@ -10,7 +10,7 @@ from agentkit.blocks import UserMessage
 from agentkit.events import RunEnd
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
-from agentkit.state import RunState
+from agentkit.state import ListenerFailed, RunState
 
 
 async def run_below(
@@ -32,6 +32,7 @@ async def run_below(
 
     Raises:
         AssertionError: a test double in the subagent found a mistake.
+        ListenerFailed: what hears the events of the parent's run failed.
     """
     run.begin()
     task = prompt.text
@@ -44,6 +45,8 @@ async def run_below(
         raise
     except AssertionError as error:
         parent.broken = error
+        raise
+    except ListenerFailed:
         raise
     except Exception as error:
         outcome = Failed(path=run.path, task=task, error=error, record=run.record())

@@ -315,3 +315,54 @@ async def test_no_tasks_are_no_outcomes() -> None:
 
     assert done.outcomes == ()
     assert done.cache.total.requests == 0
+
+
+async def test_a_listener_that_raises_ends_all_tasks_with_its_error() -> None:
+    waiting = asyncio.Event()
+    cancelled: list[str] = []
+
+    class Slow(Agent):
+        """You wait."""
+
+        @tool
+        async def wait(self) -> str:
+            """Wait."""
+            waiting.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append("wait")
+            return "never"
+
+    class Quick(Agent):
+        """You answer when the other waits."""
+
+        @tool
+        async def look(self) -> str:
+            """Look."""
+            await waiting.wait()
+            return "it waits"
+
+    class Lead(Agent):
+        """You lead."""
+
+        subagents = (Slow, Quick)
+
+    error = ValueError("the screen is full")
+
+    def listen(event: Event) -> None:
+        assert isinstance(event, SubagentEvent)
+        if event.path == ("lead", "quick") and waiting.is_set():
+            raise error
+
+    def answer(request: ModelRequest) -> Call:
+        return Call("wait" if request.agent == "slow" else "look")
+
+    async with asyncio.timeout(20):
+        with pytest.raises(ValueError, match="the screen is full") as caught:
+            await fan_out(
+                Lead(model=ScriptedModel(answer)), [(Slow, "a"), (Quick, "b")], on_event=listen
+            )
+
+    assert caught.value is error
+    assert cancelled == ["wait"]
