@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.blocks import UserMessage
 from agentkit.context import Context, Document
 from agentkit.errors import ConfigurationError
-from agentkit.models.base import Settings
+from agentkit.models.base import Settings, is_whole
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -49,8 +49,8 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         raise _wrong(agent, "settings", "must be Settings(...)")
     for limit, least in _LIMITS.items():
         value = getattr(agent, limit)
-        if not isinstance(value, int) or value < least:
-            raise ConfigurationError(f"{limit} must be at least {least}, got {value!r}")
+        if not is_whole(value, least):
+            raise ConfigurationError(f"{limit} must be an int of at least {least}, got {value!r}")
 
 
 def check_initialised(agent: Agent[Any, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
@@ -37,17 +38,44 @@ class Settings:
     stop: tuple[str, ...] = ()
     """The answer ends before any of these strings."""
 
+    # With "not (good)" and not "bad": each comparison with NaN is false.
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            raise ConfigurationError(f"stop must be a tuple of strings, got {self.stop!r}")
-        if self.temperature is not None and self.temperature < 0:
-            raise ConfigurationError(f"temperature must be at least 0, got {self.temperature!r}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
+        if not isinstance(self.stop, tuple | list) or not all(
+            isinstance(text, str) and text for text in self.stop
+        ):
+            raise ConfigurationError(
+                f"stop must be a tuple of strings that are not empty, got {self.stop!r}"
+            )
+        if not (self.temperature is None or _is_not_negative(self.temperature)):
+            raise ConfigurationError(
+                f"temperature must be a finite number of at least 0, got {self.temperature!r}"
+            )
+        if not (self.top_p is None or (_is_not_negative(self.top_p) and 0 < self.top_p <= 1)):
             raise ConfigurationError(f"top_p must be in (0, 1], got {self.top_p!r}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ConfigurationError(f"top_k must be at least 1, got {self.top_k!r}; None is off")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
+        if not (self.top_k is None or is_whole(self.top_k, 1)):
+            raise ConfigurationError(
+                f"top_k must be an int of at least 1, got {self.top_k!r}; None is off"
+            )
+        if not (self.max_tokens is None or is_whole(self.max_tokens, 1)):
+            raise ConfigurationError(
+                f"max_tokens must be an int of at least 1, got {self.max_tokens!r}"
+            )
+        if not (self.seed is None or is_whole(self.seed)):
+            raise ConfigurationError(f"seed must be an int, got {self.seed!r}")
+
+
+def is_whole(value: object, least: int | None = None) -> bool:
+    """Whether a value is an int (and no bool) of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return False
+    return least is None or value >= least
+
+
+def _is_not_negative(value: object) -> bool:
+    """Whether a value is a finite number (and no bool) of at least 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value < math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

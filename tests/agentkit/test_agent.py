@@ -496,9 +496,11 @@ def test_mistakes_are_found_at_the_first_use(
 
 
 def test_limits_below_one_and_empty_prompts_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="max_turns must be at least 1, got 0"):
+    with pytest.raises(ConfigurationError, match="max_turns must be an int of at least 1, got 0"):
         Agent(model="local:x", max_turns=0)
-    with pytest.raises(ConfigurationError, match="max_retries must be at least 0, got -1"):
+    with pytest.raises(
+        ConfigurationError, match="max_retries must be an int of at least 0, got -1"
+    ):
         Agent(model="local:x", max_retries=-1)
     with pytest.raises(ConfigurationError, match="prompt is empty"):
         Agent(model="local:x").run_sync(" \n")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from agentkit import Agent, ConfigurationError, Document, Task, UnknownModel, fan_out
+from agentkit import Agent, ConfigurationError, Document, Settings, Task, UnknownModel, fan_out
 from agentkit.testing import ScriptedModel
 
 
@@ -62,7 +63,20 @@ AT_CONSTRUCTION: list[tuple[Callable[[], object], str]] = [
     (lambda: Agent(knowledge=["text"]), "'text' is no document; knowledge holds Document("),  # type: ignore[list-item]
     (lambda: Agent(instructions=["Be brief."]), "instructions must be a str; got ['Be brief.']"),  # type: ignore[arg-type]
     (lambda: Agent(settings={"temperature": 0}), "settings must be Settings(...)"),  # type: ignore[arg-type]
-    (lambda: Agent(max_turns="3"), "max_turns must be at least 1, got '3'"),  # type: ignore[arg-type]
+    (lambda: Agent(max_turns="3"), "max_turns must be an int of at least 1, got '3'"),  # type: ignore[arg-type]
+    (lambda: Agent(max_turns=1.5), "max_turns must be an int of at least 1, got 1.5"),  # type: ignore[arg-type]
+    (lambda: Agent(max_retries=True), "max_retries must be an int of at least 0, got True"),
+    (lambda: Settings(temperature=math.nan), "temperature must be a finite number of at least 0"),
+    (lambda: Settings(temperature=math.inf), "temperature must be a finite number of at least 0"),
+    (lambda: Settings(temperature="0"), "of at least 0, got '0'"),  # type: ignore[arg-type]
+    (lambda: Settings(top_p=math.nan), "top_p must be in (0, 1], got nan"),
+    (lambda: Settings(top_p=0), "top_p must be in (0, 1], got 0"),
+    (lambda: Settings(top_k=0), "top_k must be an int of at least 1, got 0"),
+    (lambda: Settings(max_tokens=-5), "max_tokens must be an int of at least 1, got -5"),
+    (lambda: Settings(max_tokens=1.5), "max_tokens must be an int of at least 1, got 1.5"),  # type: ignore[arg-type]
+    (lambda: Settings(seed=0.5), "seed must be an int, got 0.5"),  # type: ignore[arg-type]
+    (lambda: Settings(stop=("",)), "stop must be a tuple of strings that are not empty"),
+    (lambda: Settings(stop=(5,)), "stop must be a tuple of strings that are not empty"),  # type: ignore[arg-type]
 ]
 
 
