@@ -7,6 +7,10 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_
 READY := $(VENV)/.ready-$(PYTHON_VERSION)
 MODEL ?= local:smollm2
 
+# On a busy machine torch's workers must not hold a core while they wait for each other; on an idle
+# one this costs a tenth (docs/benchmarks.md).
+demo test: export OMP_WAIT_POLICY ?= passive
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench clean lock
 

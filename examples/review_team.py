@@ -2,7 +2,7 @@
 
     python -m examples.review_team [FOLDER] [--model local:smollm2] [--threads N]
 
-The editor lists the folder and sends one reader to each paper. Every reader opens its file through
+The editor sends one reader to each paper of the folder. Every reader opens its file through
 the MCP files server, searches it, and answers with the place of a deadline. The place is looked up
 in the file by code: the line is quoted verbatim, or the paper is marked "not found". At the end
 stands what the cache did, and as the last line the figures as one JSON object.
@@ -137,15 +137,14 @@ class Desk:
 
 
 class Editor(Agent[Desk, Place]):
-    """You are the editor. List the papers, send the readers, and say where to begin."""
+    """You are the editor. Send the readers to the papers, and say where to begin."""
 
     rules = HOUSE_RULES
     settings = Settings(max_tokens=60)
 
     def tool_choice(self, turn: int) -> ToolChoice:
-        """List, send, write."""
-        steps = (ToolName("files__list_files"), ToolName("send_readers"))
-        return steps[turn] if turn < len(steps) else "none"
+        """Send the readers, then answer."""
+        return ToolName("send_readers") if turn == 0 else "none"
 
     @tool
     async def send_readers(self, context: ToolContext[Desk]) -> str:
@@ -243,7 +242,7 @@ async def review(folder: Path, model: str | Model) -> Review:
     place = place_in(desk.names)
     reader = Reader(tools=[files], output_type=place)
     editor = Editor(deps=desk, model=model, tools=[files], subagents=[reader], output_type=place)
-    question = 'Which deadlines do our papers in {"path": "."} set in 2027?'
+    question = "Which deadlines do our papers set in 2027?"
     try:
         async with editor.stream(question) as events:
             async for event in events:

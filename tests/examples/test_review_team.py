@@ -70,8 +70,7 @@ async def test_the_team_reads_through_the_server_and_wrong_answers_are_marked(
     def script(request: ModelRequest) -> str | Call:
         turn = sum(1 for message in request.context.messages if message.kind == "assistant")
         if request.agent == "editor":
-            steps = (Call("files__list_files", {}), Call("send_readers", {}))
-            return steps[turn] if turn < 2 else json.dumps({"path": "lease.md:17"})
+            return json.dumps({"path": "lease.md:17"}) if turn else Call("send_readers", {})
         name = "lease.md" if "lease.md" in str(request.context.messages[0]) else "loan.md"
         steps = (
             Call("files__read_lines", {"path": name}),
@@ -106,9 +105,7 @@ async def test_papers_that_cannot_be_read_and_readers_that_fail_lose_no_other_pa
     def script(request: ModelRequest) -> str | Call:
         turn = sum(1 for message in request.context.messages if message.kind == "assistant")
         if request.agent == "editor":
-            return (
-                (Call("files__list_files", {}), Call("send_readers", {}))[turn] if turn < 2 else "x"
-            )
+            return "x" if turn else Call("send_readers", {})
         if "GOOD" in str(request.context.messages[0]):
             raise ModelError("no model today", retryable=False)
         steps = (
