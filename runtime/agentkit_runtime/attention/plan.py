@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from agentkit_runtime.kv.extent import Extent
+from agentkit_runtime.kv.extent import Extent, coalesce
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +155,4 @@ def _runs(lane: Lane) -> tuple[Extent, ...]:
 
     A single new token needs no mask: it also reads its own slot.
     """
-    runs: list[Extent] = []
-    for extent in lane.past + lane.own if lane.n_new == 1 else lane.past:
-        if runs and runs[-1].end == extent.start:
-            runs[-1] = Extent(runs[-1].start, runs[-1].length + extent.length)
-        elif extent.length:
-            runs.append(extent)
-    return tuple(runs)
+    return tuple(coalesce(lane.past, lane.own if lane.n_new == 1 else ()))

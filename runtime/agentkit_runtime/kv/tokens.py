@@ -33,7 +33,7 @@ def unpack(tokens: bytes) -> list[int]:
     return ids.tolist()
 
 
-def count(tokens: bytes) -> int:
+def count(tokens: bytes | bytearray) -> int:
     """Tokens in a packed run."""
     return len(tokens) // TOKEN_BYTES
 
@@ -47,7 +47,7 @@ def require_whole_tokens(tokens: bytes) -> None:
         )
 
 
-def common_prefix(tokens: bytes, offset: int, edge: bytes) -> int:
+def common_prefix(tokens: bytes | bytearray, offset: int, edge: bytes | bytearray) -> int:
     """How many leading tokens of `edge` equal those of `tokens` from byte `offset` on.
 
     Both runs must be non-empty there. Nothing is copied.

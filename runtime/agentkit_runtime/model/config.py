@@ -47,8 +47,3 @@ class ModelConfig:
             raise ValueError(
                 f"n_heads {self.n_heads} must be a multiple of n_kv_heads {self.n_kv_heads}"
             )
-
-    @property
-    def kv_bytes_per_token_f32(self) -> int:
-        """Bytes of K and V of one token in float32: 2 x layers x KV heads x head dim x 4."""
-        return 2 * self.n_layers * self.n_kv_heads * self.head_dim * 4

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
-from agentkit_runtime.sched.sequence import TOKEN_BYTES, Sequence
+from agentkit_runtime.kv.tokens import common_prefix
+from agentkit_runtime.sched.sequence import Sequence
 
 SHARED_MIN_TOKENS = 16
 """Fewer equal tokens in front (a template's header, say) are not worth a wait."""
@@ -29,7 +28,7 @@ def must_wait(
     for leader in running:
         if leader.request.namespace != candidate.request.namespace or not leader.prefilling:
             continue
-        shared = min(common_prefix(candidate, leader), candidate.n_prompt - 1)
+        shared = min(common_prefix(candidate.tokens, 0, leader.tokens), candidate.n_prompt - 1)
         if shared < min_tokens or shared <= leader.computed:
             continue
         if matched is None:
@@ -37,13 +36,3 @@ def must_wait(
         if shared > matched:
             return True
     return False
-
-
-def common_prefix(a: Sequence, b: Sequence) -> int:
-    """Return the number of leading tokens two sequences share."""
-    n = min(len(a.tokens), len(b.tokens)) // TOKEN_BYTES
-    left = np.frombuffer(a.tokens, dtype="<i4", count=n).copy()
-    right = np.frombuffer(b.tokens, dtype="<i4", count=n)
-    differs = left != right
-    first = int(differs.argmax()) if n else 0
-    return first if n and bool(differs[first]) else n

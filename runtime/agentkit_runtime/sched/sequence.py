@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import dataclass
 
 from agentkit_runtime.kv.cache import Lease
+from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
 from agentkit_runtime.types import FinishReason, GenerateRequest, RequestStats
-
-TOKEN_BYTES = 4
-
-
-def token_bytes(ids: tuple[int, ...] | list[int]) -> bytes:
-    """Return token ids as the tree's keys: little-endian int32."""
-    return array("i", ids).tobytes()
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +24,7 @@ class Sequence:
     """Order of submission."""
     submitted_s: float
     tokens: bytearray
-    """int32 little-endian ids: the form the tree matches on."""
+    """Packed ids (`kv.tokens`): the form the tree matches on."""
     n_prompt: int
     limit: int
     """No more tokens than this in all (prompt and generated)."""
@@ -56,7 +49,7 @@ class Sequence:
             request=request,
             arrival=arrival,
             submitted_s=now_s,
-            tokens=bytearray(token_bytes(request.prompt)),
+            tokens=bytearray(pack(request.prompt)),
             n_prompt=n_prompt,
             limit=limit,
         )
@@ -64,7 +57,7 @@ class Sequence:
     @property
     def length(self) -> int:
         """Tokens known so far: prompt and generated."""
-        return len(self.tokens) // TOKEN_BYTES
+        return count(self.tokens)
 
     @property
     def n_generated(self) -> int:
@@ -82,11 +75,11 @@ class Sequence:
 
     def ids(self, start: int, end: int) -> list[int]:
         """Return token ids [start, end)."""
-        return array("i", bytes(self.tokens[start * TOKEN_BYTES : end * TOKEN_BYTES])).tolist()
+        return unpack(bytes(self.tokens[start * TOKEN_BYTES : end * TOKEN_BYTES]))
 
     def append(self, token_id: int) -> None:
         """Add a generated token."""
-        self.tokens += token_bytes([token_id])
+        self.tokens += pack([token_id])
 
     def stats(self, now_s: float) -> RequestStats:
         """Sum up a finished (or ended) request."""
