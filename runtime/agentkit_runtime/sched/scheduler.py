@@ -58,11 +58,6 @@ class Scheduler:
         self.n_preemptions = 0
         self._preempted = False
 
-    @property
-    def idle(self) -> bool:
-        """True when no sequence is known."""
-        return not self.waiting and not self.running
-
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
         self.waiting.append(sequence)
@@ -77,13 +72,8 @@ class Scheduler:
         self._preempted = False
         budget = self._options.step_tokens
         chunks: list[Chunk] = []
-        for sequence in [s for s in self.running if not s.prefilling]:
-            if budget < 1 or sequence not in self.running:
-                continue
-            if self._grow_or_preempt(sequence, chunks, ended):
-                chunks.append(Chunk(sequence, sequence.computed, 1))
-                budget -= 1
-        for sequence in [s for s in self.running if s.prefilling]:
+        # Decoding lanes have one token to go and come first.
+        for sequence in sorted(self.running, key=lambda s: s.prefilling):
             if budget < 1 or sequence not in self.running:
                 continue
             if self._grow_or_preempt(sequence, chunks, ended):
