@@ -8,10 +8,11 @@ printed again.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast, get_args
 
 from agentkit.errors import ContextError
 
@@ -21,15 +22,77 @@ Json: TypeAlias = (
 """A JSON value."""
 
 
+Breakpoint: TypeAlias = Literal["default", "5m", "30m", "1h", "12h"]
+"""A cache mark that the user sets by hand: the lifetime it asks for. Marks are never moved.
+
+Where a provider does not have the lifetime, the next longer one of its own is taken.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Text that a user wrote or a model answered."""
 
     text: str
+    breakpoint: Breakpoint | None = None
+    """Cache the prompt up to and with this block, beside what the planner marks by itself."""
     kind: Literal["text"] = field(default="text", init=False)
 
     def __post_init__(self) -> None:
         _check_text("Text.text", self.text)
+        _check_breakpoint(self.breakpoint)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An image, by its bytes or by a URL. What is given here is what every later request sends.
+
+    A signed URL that is signed anew would break the prefix; so it is stored as it came.
+    """
+
+    media_type: str
+    """E.g. `image/png`."""
+    data: str | None = None
+    """The bytes in base64. Exactly one of `data` and `url` is given."""
+    url: str | None = None
+    width: int | None = None
+    height: int | None = None
+    """Pixels, if known: some providers count an image's tokens by them."""
+    breakpoint: Breakpoint | None = None
+    kind: Literal["image"] = field(default="image", init=False)
+
+    def __post_init__(self) -> None:
+        _check_source("Image", self.data, self.url)
+        _check_breakpoint(self.breakpoint)
+
+    @classmethod
+    def of_bytes(cls, data: bytes, media_type: str) -> Image:
+        """An image by its bytes."""
+        return cls(media_type=media_type, data=base64.b64encode(data).decode())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A document beside the text, such as a PDF, by its bytes or by a URL."""
+
+    name: str
+    media_type: str
+    """E.g. `application/pdf` or `text/plain`."""
+    data: str | None = None
+    """The bytes in base64. Exactly one of `data` and `url` is given."""
+    url: str | None = None
+    breakpoint: Breakpoint | None = None
+    kind: Literal["file"] = field(default="file", init=False)
+
+    def __post_init__(self) -> None:
+        _check_text("File.name", self.name)
+        _check_source("File", self.data, self.url)
+        _check_breakpoint(self.breakpoint)
+
+    @classmethod
+    def of_bytes(cls, data: bytes, media_type: str, *, name: str) -> File:
+        """A file by its bytes."""
+        return cls(name=name, media_type=media_type, data=base64.b64encode(data).decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +102,30 @@ class Thinking:
     text: str
     signature: str | None = None
     """The provider's proof that the text is the model's own."""
+    source: str | None = None
+    """Label of the model that wrote it, e.g. `anthropic:claude-sonnet-5-5`."""
     kind: Literal["thinking"] = field(default="thinking", init=False)
 
     def __post_init__(self) -> None:
         _check_text("Thinking.text", self.text)
         _check_text("Thinking.signature", self.signature or "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorItem:
+    """A vendor's own item of a turn (redacted thinking, a reasoning item, a thought signature).
+
+    Replayed as it came, at its place, to models of the same vendor; left out for all others.
+    """
+
+    source: str
+    """Label of the model that wrote it."""
+    data: str
+    """Exact JSON text."""
+    kind: Literal["vendor_item"] = field(default="vendor_item", init=False)
+
+    def __post_init__(self) -> None:
+        _check_text("VendorItem.data", self.data)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +152,8 @@ class ToolResult:
     name: str
     content: str
     is_error: bool = False
+    attachments: tuple[Image | File, ...] = ()
+    """What text cannot carry; shown behind the text to models that can see it."""
     kind: Literal["tool_result"] = field(default="tool_result", init=False)
 
     def __post_init__(self) -> None:
@@ -77,26 +161,27 @@ class ToolResult:
             _check_text(f"ToolResult.{name}", getattr(self, name))
 
 
-AssistantBlock: TypeAlias = Text | Thinking | ToolCall
-Block: TypeAlias = Text | Thinking | ToolCall | ToolResult
+UserBlock: TypeAlias = Text | Image | File
+AssistantBlock: TypeAlias = Text | Thinking | ToolCall | VendorItem
+Block: TypeAlias = UserBlock | AssistantBlock | ToolResult
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
     """What a user, or the program in the user's place, says."""
 
-    blocks: tuple[Text, ...]
+    blocks: tuple[UserBlock, ...]
     kind: Literal["user"] = field(default="user", init=False)
 
     @classmethod
-    def of(cls, text: str) -> UserMessage:
-        """A message of one text block."""
-        return cls((Text(text),))
+    def of(cls, *parts: str | UserBlock) -> UserMessage:
+        """A message of these parts; a string is a text block."""
+        return cls(tuple(Text(part) if isinstance(part, str) else part for part in parts))
 
     @property
     def text(self) -> str:
         """All text of the message."""
-        return "".join(block.text for block in self.blocks)
+        return "".join(block.text for block in self.blocks if isinstance(block, Text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +245,11 @@ def _message(data: Mapping[str, Json]) -> Message:
     parts = cast("list[Mapping[str, Json]]", data["blocks"])
     blocks = tuple(_block_from_json(part) for part in parts)
     match data["kind"]:
-        case "user" if all(isinstance(block, Text) for block in blocks):
-            return UserMessage(cast("tuple[Text, ...]", blocks))
-        case "assistant" if not any(isinstance(block, ToolResult) for block in blocks):
+        case "user" if all(isinstance(block, Text | Image | File) for block in blocks):
+            return UserMessage(cast("tuple[UserBlock, ...]", blocks))
+        case "assistant" if not any(
+            isinstance(block, ToolResult | Image | File) for block in blocks
+        ):
             return AssistantMessage(cast("tuple[AssistantBlock, ...]", blocks))
         case "tool" if all(isinstance(block, ToolResult) for block in blocks):
             return ToolMessage(cast("tuple[ToolResult, ...]", blocks))
@@ -170,7 +257,10 @@ def _message(data: Mapping[str, Json]) -> Message:
 
 
 def _block_to_json(block: Block) -> dict[str, Json]:
-    return {item.name: getattr(block, item.name) for item in fields(block)}
+    values = {item.name: getattr(block, item.name) for item in fields(block)}
+    if isinstance(block, ToolResult):
+        values["attachments"] = [_block_to_json(each) for each in block.attachments]
+    return {name: value for name, value in values.items() if name not in _RARE or value}
 
 
 def _block_from_json(data: Mapping[str, Json]) -> Block:
@@ -178,15 +268,40 @@ def _block_from_json(data: Mapping[str, Json]) -> Block:
     kind = values.pop("kind")
     if not isinstance(kind, str) or kind not in _BLOCKS:
         raise ContextError(f"unknown kind of block {kind!r}; known are {sorted(_BLOCKS)}")
+    if kind == "tool_result" and "attachments" in values:
+        nested = cast("list[Mapping[str, Json]]", values.pop("attachments"))
+        attachments = cast("tuple[Image | File, ...]", tuple(map(_block_from_json, nested)))
+        return ToolResult(**values, attachments=attachments)  # type: ignore[arg-type]
     return _BLOCKS[kind](**values)  # type: ignore[arg-type]
+
+
+_RARE = frozenset(("attachments", "breakpoint", "height", "source", "width"))
+"""Left out of the JSON form where they say nothing."""
 
 
 _BLOCKS: Mapping[str, type[Block]] = {
     "text": Text,
+    "image": Image,
+    "file": File,
     "thinking": Thinking,
+    "vendor_item": VendorItem,
     "tool_call": ToolCall,
     "tool_result": ToolResult,
 }
+
+
+def _check_source(what: str, data: str | None, url: str | None) -> None:
+    if (data is None) == (url is None):
+        raise ContextError(f"{what} needs either data (base64) or url, got both or neither")
+    for name, text in (("data", data), ("url", url)):
+        _check_text(f"{what}.{name}", text or "")
+
+
+def _check_breakpoint(value: str | None) -> None:
+    if value is not None and value not in get_args(Breakpoint):
+        raise ContextError(
+            f"breakpoint must be one of {list(get_args(Breakpoint))} or None, got {value!r}"
+        )
 
 
 def _check_text(what: str, text: str) -> None:

@@ -18,12 +18,14 @@ from agentkit.blocks import (
     Thinking,
     ToolCall,
     ToolResult,
+    VendorItem,
     printable,
 )
 from agentkit.errors import ModelError
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
+    from agentkit.caching.verdict import Verdict
     from agentkit.result import RunResult
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
@@ -45,7 +47,18 @@ class ThinkingDelta:
     text: str
     signature: str | None = None
     """Given with the last delta of a thinking block, by providers that sign."""
+    source: str | None = None
+    """Label of the model, where the block must be replayed to it."""
     kind: Literal["thinking_delta"] = field(default="thinking_delta", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorItemEvent:
+    """A vendor's own item, complete; see `agentkit.blocks.VendorItem`."""
+
+    source: str
+    data: str
+    kind: Literal["vendor_item"] = field(default="vendor_item", init=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +87,17 @@ class UsageEvent:
 
     usage: Usage
     timing: Timing = field(default_factory=Timing)
+    cache_note: str | None = None
+    """What the vendor's own diagnostics say about a cache miss."""
     kind: Literal["usage"] = field(default="usage", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEvent:
+    """What the cache did for the request, against what was planned; comes before `ModelEnd`."""
+
+    verdict: Verdict
+    kind: Literal["cache"] = field(default="cache", init=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +109,14 @@ class ModelEnd:
 
 
 ModelEvent: TypeAlias = (
-    TextDelta | ThinkingDelta | ToolCallStarted | ToolCallArguments | UsageEvent | ModelEnd
+    TextDelta
+    | ThinkingDelta
+    | VendorItemEvent
+    | ToolCallStarted
+    | ToolCallArguments
+    | UsageEvent
+    | CacheEvent
+    | ModelEnd
 )
 
 
@@ -98,6 +128,8 @@ class Turn:
     finish: FinishReason
     usage: Usage
     timing: Timing
+    verdict: Verdict | None = None
+    """What the cache did, by adapters that plan for one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,10 +212,11 @@ class TurnBuilder:
     """`fold`, one event at a time. Cost is linear in the length of the stream."""
 
     def __init__(self) -> None:
-        self._blocks: list[_TextParts | _CallParts] = []
+        self._blocks: list[_TextParts | _CallParts | _Item] = []
         self._calls: dict[int, _CallParts] = {}
         self._usage = Usage()
         self._timing = Timing()
+        self._verdict: Verdict | None = None
         self._end: FinishReason | None = None
 
     def push(self, event: ModelEvent) -> None:
@@ -201,6 +234,9 @@ class TurnBuilder:
                 parts = self._text("thinking")
                 parts.add(event.text)
                 parts.signature = event.signature or parts.signature
+                parts.source = event.source or parts.source
+            case VendorItemEvent():
+                self._blocks.append(_Item(event))
             case ToolCallStarted():
                 self._start_call(event)
             case ToolCallArguments():
@@ -208,6 +244,8 @@ class TurnBuilder:
             case UsageEvent():
                 self._usage = self._usage.merge(event.usage)
                 self._timing = self._timing.merge(event.timing)
+            case CacheEvent():
+                self._verdict = event.verdict
             case ModelEnd():
                 self._end = event.finish
             case _:
@@ -217,6 +255,11 @@ class TurnBuilder:
     def spent(self) -> tuple[Usage, Timing]:
         """What is known of the request's cost so far, also if it never ends well."""
         return self._usage, self._timing
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What the cache did, if the model has said so."""
+        return self._verdict
 
     def finish(self) -> Turn:
         """Return the turn.
@@ -232,6 +275,7 @@ class TurnBuilder:
             finish=self._end,
             usage=self._usage,
             timing=self._timing,
+            verdict=self._verdict,
         )
 
     def _text(self, kind: Literal["text", "thinking"]) -> _TextParts:
@@ -263,6 +307,7 @@ class _TextParts:
     def __init__(self, kind: Literal["text", "thinking"]) -> None:
         self.kind = kind
         self.signature: str | None = None
+        self.source: str | None = None
         self._parts: list[str] = []
 
     def add(self, text: str) -> None:
@@ -271,8 +316,19 @@ class _TextParts:
     def block(self) -> AssistantBlock | None:
         text = printable("".join(self._parts))
         if self.kind == "thinking":
-            return Thinking(text, self.signature) if text or self.signature else None
+            there = text or self.signature
+            return Thinking(text, self.signature, self.source) if there else None
         return Text(text) if text else None
+
+
+class _Item:
+    """A vendor's item, which comes whole."""
+
+    def __init__(self, event: VendorItemEvent) -> None:
+        self._event = event
+
+    def block(self) -> AssistantBlock:
+        return VendorItem(source=self._event.source, data=printable(self._event.data))
 
 
 class _CallParts:

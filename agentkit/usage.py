@@ -18,6 +18,8 @@ class Usage:
     """Input tokens that were read from a cache."""
     cache_write_tokens: int | None = None
     """Input tokens that were computed and kept in a cache."""
+    cache_write_long_tokens: int | None = None
+    """The part of `cache_write_tokens` that was written with the provider's longer lifetime."""
     output_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +74,13 @@ class Timing:
         )
 
 
-_FIELDS = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens")
+_FIELDS = (
+    "input_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cache_write_long_tokens",
+    "output_tokens",
+)
 
 
 def _add(first: int | None, second: int | None) -> int | None:

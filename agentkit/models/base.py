@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentkit.context import Context
@@ -79,6 +80,20 @@ def _is_not_negative(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reuse:
+    """What is known about the requests that will follow. It only decides what to pay for."""
+
+    turns_left: int | None = None
+    """Requests that this run may still make after this one; 0: the last. None: not known."""
+    again: bool = True
+    """Whether anything will ask for this request's own tail again. False for side calls."""
+    front_again: bool = True
+    """Whether other runs will send the same front within its life in the cache."""
+    slow_tools: Decimal = Decimal(0)
+    """Chance, 0 to 1, that the tools called next take longer than a short cache lifetime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One request to a model.
 
@@ -100,6 +115,15 @@ class ModelRequest:
     run_id: str
     request_id: str
     """Unique for each attempt."""
+    session: str = ""
+    """One conversation over many runs, also after a restart; empty: the run's own id."""
+    tenant: str = ""
+    """Caches of tenants are kept apart."""
+    epoch: int = 0
+    """How often the context was begun anew on purpose (compaction, new knowledge)."""
+    reuse: Reuse = field(default_factory=Reuse)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Digest of a segment -> the source line that supplied it, e.g. `app.py:12`."""
 
     @property
     def callable_tools(self) -> frozenset[str] | None:

@@ -14,6 +14,7 @@ USAGES = st.builds(
     input_tokens=COUNTS,
     cache_read_tokens=COUNTS,
     cache_write_tokens=COUNTS,
+    cache_write_long_tokens=COUNTS,
     output_tokens=COUNTS,
 )
 
@@ -34,7 +35,11 @@ def test_a_total_does_not_depend_on_the_order(usages: list[Usage], random: objec
 
 def test_the_total_of_nothing_is_known() -> None:
     assert Usage.total([]) == Usage(
-        input_tokens=0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0
+        input_tokens=0,
+        cache_read_tokens=0,
+        cache_write_tokens=0,
+        cache_write_long_tokens=0,
+        output_tokens=0,
     )
 
 

@@ -11,15 +11,7 @@ clock.py      ManualClock
 
 from __future__ import annotations
 
-from agentkit.caching.simulate.anthropic import SimulatedAnthropic
-from agentkit.caching.simulate.billing import split_at_marks
-from agentkit.caching.simulate.cache import InFlight, SimulatedCache
-from agentkit.caching.simulate.clock import Clock, ManualClock, system_clock
-from agentkit.caching.simulate.deepseek import SimulatedDeepSeek
-from agentkit.caching.simulate.gemini import SimulatedGemini
-from agentkit.caching.simulate.gemini_objects import CachedContent
-from agentkit.caching.simulate.openai import SimulatedOpenAi
-from agentkit.caching.simulate.request import (
+from agentkit.caching.request import (
     Block,
     CacheRequest,
     Identity,
@@ -29,6 +21,14 @@ from agentkit.caching.simulate.request import (
     Role,
     Tenant,
 )
+from agentkit.caching.simulate.anthropic import SimulatedAnthropic
+from agentkit.caching.simulate.billing import split_at_marks
+from agentkit.caching.simulate.cache import InFlight, SimulatedCache
+from agentkit.caching.simulate.clock import Clock, ManualClock, system_clock
+from agentkit.caching.simulate.deepseek import SimulatedDeepSeek
+from agentkit.caching.simulate.gemini import SimulatedGemini
+from agentkit.caching.simulate.gemini_objects import CachedContent
+from agentkit.caching.simulate.openai import SimulatedOpenAi
 from agentkit.caching.simulate.served import Miss, MissReason, RefusalReason, Refused, Served
 
 __all__ = [

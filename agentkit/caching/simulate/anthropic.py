@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 from agentkit.blocks import Json
+from agentkit.caching.chain import Boundary, boundaries, extended
 from agentkit.caching.policy import (
     AnthropicPolicy,
     AnthropicRefresh,
@@ -18,6 +19,7 @@ from agentkit.caching.policy import (
     Ttl,
     anthropic_policy,
 )
+from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
     refuse_marks,
@@ -26,10 +28,8 @@ from agentkit.caching.simulate.anthropic_checks import (
 )
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.cache import Plan, SimulatedCache, known_minimum
-from agentkit.caching.simulate.chain import Boundary, boundaries, extended
 from agentkit.caching.simulate.clock import Clock
 from agentkit.caching.simulate.diagnose import find_miss
-from agentkit.caching.simulate.request import Block, CacheRequest
 from agentkit.caching.simulate.served import RefusalReason, Refused
 from agentkit.caching.simulate.store import Write
 

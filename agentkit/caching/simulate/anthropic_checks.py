@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from agentkit.caching.policy import AnthropicPolicy, BlockKind, Ttl
-from agentkit.caching.simulate.request import Block, CacheRequest, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Message, Role
 from agentkit.caching.simulate.served import RefusalReason, Refused
 
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentkit.blocks import Json
+from agentkit.caching.chain import Boundary, settings
 from agentkit.caching.policy import InputSplit, Policy
+from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.billing import bill
-from agentkit.caching.simulate.chain import Boundary, settings
 from agentkit.caching.simulate.clock import Clock
-from agentkit.caching.simulate.request import Block, CacheRequest
 from agentkit.caching.simulate.served import Miss, Refused, Served
 from agentkit.caching.simulate.store import Store, Write
 from agentkit.errors import UnknownModel

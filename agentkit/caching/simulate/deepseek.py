@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
 from agentkit.blocks import Json
+from agentkit.caching.chain import Boundary, boundaries, extended
 from agentkit.caching.policy import (
     DeepSeekPolicy,
     InputSplit,
@@ -13,11 +14,10 @@ from agentkit.caching.policy import (
     Switches,
     deepseek_policy,
 )
+from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.cache import Plan, SimulatedCache
-from agentkit.caching.simulate.chain import Boundary, boundaries, extended
 from agentkit.caching.simulate.clock import Clock
 from agentkit.caching.simulate.diagnose import find_miss
-from agentkit.caching.simulate.request import Block, CacheRequest
 from agentkit.caching.simulate.served import RefusalReason, Refused
 from agentkit.caching.simulate.store import Write
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentkit.caching.chain import Boundary, changed_settings, settings
 from agentkit.caching.policy import Policy
-from agentkit.caching.simulate.chain import Boundary, changed_settings, settings
-from agentkit.caching.simulate.request import CacheRequest
+from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.served import Miss, MissReason
 from agentkit.caching.simulate.store import Store
 

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from agentkit.blocks import Json
+from agentkit.caching.chain import Boundary, boundaries
 from agentkit.caching.policy import (
     GeminiPolicy,
     InputSplit,
@@ -15,12 +16,11 @@ from agentkit.caching.policy import (
     Switches,
     gemini_policy,
 )
+from agentkit.caching.request import CacheRequest, Tenant
 from agentkit.caching.simulate.cache import Plan, SimulatedCache, known_minimum
-from agentkit.caching.simulate.chain import Boundary, boundaries
 from agentkit.caching.simulate.clock import Clock
 from agentkit.caching.simulate.diagnose import find_miss
 from agentkit.caching.simulate.gemini_objects import CachedContent, ContentStore
-from agentkit.caching.simulate.request import CacheRequest, Tenant
 from agentkit.caching.simulate.served import RefusalReason, Refused
 from agentkit.caching.simulate.store import Write
 

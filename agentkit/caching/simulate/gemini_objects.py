@@ -8,9 +8,9 @@ from decimal import Decimal
 
 from agentkit.caching.policy import Cost, GeminiPolicy, InputSplit
 from agentkit.caching.policy.money import MILLION
+from agentkit.caching.request import CacheRequest, Tenant
 from agentkit.caching.simulate.billing import bill
 from agentkit.caching.simulate.cache import known_minimum
-from agentkit.caching.simulate.request import CacheRequest, Tenant
 from agentkit.caching.simulate.served import RefusalReason, Refused
 
 

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from typing import assert_never
 
 from agentkit.blocks import Json
+from agentkit.caching.chain import Boundary, boundaries
 from agentkit.caching.policy import (
     OpenAiIntervalPolicy,
     OpenAiMarkPolicy,
@@ -15,12 +16,11 @@ from agentkit.caching.policy import (
     Ttl,
     openai_policy,
 )
+from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import Plan, SimulatedCache
-from agentkit.caching.simulate.chain import Boundary, boundaries
 from agentkit.caching.simulate.clock import Clock
 from agentkit.caching.simulate.openai_intervals import plan_intervals
 from agentkit.caching.simulate.openai_marks import plan_marks
-from agentkit.caching.simulate.request import CacheRequest
 from agentkit.caching.simulate.routing import Router
 from agentkit.caching.simulate.served import RefusalReason, Refused
 

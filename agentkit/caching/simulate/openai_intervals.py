@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from agentkit.caching.chain import Boundary
 from agentkit.caching.policy import InputSplit, OpenAiIntervalPolicy, Retention
+from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import Plan, known_minimum
-from agentkit.caching.simulate.chain import Boundary
 from agentkit.caching.simulate.diagnose import find_miss
-from agentkit.caching.simulate.request import CacheRequest
 from agentkit.caching.simulate.served import Miss, MissReason, RefusalReason, Refused
 from agentkit.caching.simulate.store import Store, Write
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from agentkit.caching.chain import Boundary
 from agentkit.caching.policy import (
     BlockKind,
     OpenAiKey,
@@ -13,11 +14,10 @@ from agentkit.caching.policy import (
     Ttl,
     TwelveHours,
 )
+from agentkit.caching.request import CacheRequest, Role
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.cache import Plan, known_minimum
-from agentkit.caching.simulate.chain import Boundary
 from agentkit.caching.simulate.diagnose import find_miss
-from agentkit.caching.simulate.request import CacheRequest, Role
 from agentkit.caching.simulate.served import RefusalReason, Refused
 from agentkit.caching.simulate.store import Store, Write
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agentkit.caching.policy import Change, Invalidation, Section
-from agentkit.caching.simulate.request import Block, CacheRequest, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Message, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
