@@ -1,0 +1,35 @@
+"""What an app may say about caching. The defaults are meant to be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from agentkit.caching.policy import Platform, Switches
+from agentkit.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """How a hosted model's cache is used.
+
+    Raises:
+        ConfigurationError: an amount is negative.
+    """
+
+    enabled: bool = True
+    """False: no marks, no keys, no keep-alives; what happens is still reported."""
+    platform: Platform = Platform.DIRECT
+    """Where the model is hosted: minimums, prices and isolation differ."""
+    switches: Switches = field(default_factory=Switches)
+    """Which of two contradicting sources is believed, see `agentkit.caching.policy.REASONS`."""
+    keep_alive_usd: Decimal = Decimal("0.25")
+    """Most that may be spent to keep one run's prefix alive while its tools run; 0: never."""
+    wait_for_siblings: bool = True
+    """Whether a request waits while another writes the prefix that both have."""
+
+    def __post_init__(self) -> None:
+        if self.keep_alive_usd < 0:
+            raise ConfigurationError(
+                f"keep_alive_usd must be at least 0, got {self.keep_alive_usd!r}; 0 is off"
+            )
