@@ -1,0 +1,212 @@
+"""What OpenAI's two APIs have in common: errors, waiting times, and how finished bytes are sent.
+
+Source: client 3.57.0. Nothing here imports it before a request is sent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncGenerator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+    from agentkit.models.hosted.wire import Body
+
+CACHE_FIELDS = (
+    "prompt_cache_breakpoint",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "prompt_cache_key",
+)
+"""Fields that change nothing but the price, and that some gateways do not know."""
+
+
+def new_client(label: str, key_variable: str, base_url: str | None = None) -> AsyncOpenAI:
+    """Return the official client, which reads its key from the environment.
+
+    Raises:
+        MissingExtra: the SDK is not installed.
+        ConfigurationError: there is no key.
+    """
+    try:
+        from openai import AsyncOpenAI, OpenAIError
+    except ImportError as error:
+        raise MissingExtra(
+            f"{label} needs OpenAI's client, which is not installed ({error}); "
+            'run: pip install "agentkit-radix[openai]"'
+        ) from error
+    try:
+        return AsyncOpenAI(base_url=base_url, max_retries=0)
+    except OpenAIError as error:
+        raise ConfigurationError(
+            f"{label} has no key: set {key_variable}, or pass client=AsyncOpenAI(api_key=...)"
+        ) from error
+
+
+async def send(
+    client: AsyncOpenAI, path: str, body: Body, *, label: str, key_variable: str
+) -> AsyncGenerator[Mapping[str, object], None]:
+    """Post the finished bytes once and yield the stream's events as they came, parsed JSON.
+
+    Raises:
+        RequestRefused: the API can never take the request.
+        ModelError: it failed; see `translate_error`.
+    """
+    from openai import AsyncStream, OpenAIError
+
+    stream: AsyncStream[object] | None = None
+    try:
+        stream = await client.post(
+            path,
+            cast_to=object,
+            content=body.data,
+            options={
+                "headers": dict(body.headers),
+                "max_retries": 0,
+                "security": {"bearer_auth": True},
+            },
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+        async for event in stream:
+            if isinstance(event, Mapping):
+                yield event
+    except OpenAIError as error:
+        raise translate_error(error, label, key_variable) from error
+    finally:
+        if stream is not None:
+            await stream.close()
+
+
+def translate_error(error: Exception, label: str, key_variable: str) -> ModelError:
+    """Return our error for one of the client's.
+
+    Retryable are 408, 409, 429 and 5xx (unless `x-should-retry` says otherwise), timeouts, broken
+    connections, and errors that a stream reports with a passing cause. An exhausted quota is not.
+    """
+    from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
+
+    message = f"{label}: {error}"
+    if isinstance(error, APITimeoutError):
+        return ModelError(f"{label} timed out", retryable=True)
+    if isinstance(error, APIConnectionError):
+        cause = error.__cause__ or error
+        return ModelError(f"{label} cannot be reached: {cause}", retryable=True)
+    if isinstance(error, APIStatusError):
+        return _status_error(error, message, key_variable)
+    if isinstance(error, APIError):
+        return reported_error(error.code or error.type, message)
+    return ModelError(message)
+
+
+def reported_error(code: str | None, message: str) -> ModelError:
+    """Return the error that a stream reported in its middle, by its code."""
+    if code in _PASSING:
+        return ModelError(message, retryable=True)
+    if code in _FINAL or (code or "").startswith(("invalid_", "image_")):
+        return RequestRefused(message)
+    return ModelError(message)
+
+
+def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) -> float | None:
+    """Return how many seconds the server asks to wait; None where it does not say.
+
+    From `retry-after-ms`, `retry-after` (seconds or a date), or the `x-ratelimit-reset-*` of the
+    limits that have nothing left.
+    """
+    given = {name.lower(): value.strip() for name, value in headers.items()}
+    milliseconds = _seconds(given.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    asked = given.get("retry-after")
+    seconds = _seconds(asked)
+    if seconds is not None:
+        return seconds
+    if asked is not None:
+        return _until(asked, now or datetime.now(UTC))
+    waits = [
+        _duration(given.get(f"x-ratelimit-reset-{limit}", ""))
+        for limit in ("requests", "tokens")
+        if given.get(f"x-ratelimit-remaining-{limit}") == "0"
+    ]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def rejected_cache_fields(message: str) -> tuple[str, ...]:
+    """Return the cache fields that a refusal names: what a gateway does not know."""
+    return tuple(name for name in CACHE_FIELDS if name in message)
+
+
+def count(fields: object, name: str) -> int | None:
+    """Return a token count of a usage object; None where it is absent, null or no count."""
+    value = fields.get(name) if isinstance(fields, Mapping) else None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        return None
+    return value
+
+
+def _status_error(error: APIStatusError, message: str, key_variable: str) -> ModelError:
+    status = error.status_code
+    if status in (401, 403):
+        return ModelError(f"{message}; check the key in {key_variable}")
+    if error.code in _UNPAID or error.type in _UNPAID:
+        return ModelError(f"{message}; the account behind {key_variable} has no quota left")
+    if status == 429 and "request too large" in error.message.lower():
+        return RequestRefused(message)
+    hint = error.response.headers.get("x-should-retry")
+    if hint == "true" or (hint != "false" and (status in (408, 409, 429) or status >= 500)):
+        wait = retry_after_s(error.response.headers)
+        return ModelError(message, retryable=True, retry_after_s=wait)
+    if status >= 500 or status == 429:
+        return ModelError(message)
+    return RequestRefused(message)
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if 0 <= value < math.inf else None
+
+
+def _until(text: str, now: datetime) -> float | None:
+    try:
+        at = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - now).total_seconds())
+
+
+def _duration(text: str) -> float | None:
+    """Read `1h2m3.5s`, `6m0s`, `20ms` or plain seconds."""
+    parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
+    if not text or parts is None:
+        return _seconds(text)
+    hours, minutes, seconds, milliseconds = (_seconds(part) or 0.0 for part in parts.groups())
+    return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
+
+
+_PASSING = frozenset(
+    ["server_error", "rate_limit_exceeded", "vector_store_timeout", "timeout", "overloaded"]
+)
+_FINAL = frozenset(
+    [
+        "bio_policy",
+        "context_length_exceeded",
+        "data_residency_mismatch",
+        "empty_image_file",
+        "failed_to_download_image",
+        "misalignment_policy_violation",
+        "unsupported_image_media_type",
+    ]
+)
+_UNPAID = frozenset(["insufficient_quota", "billing_hard_limit_reached", "billing_not_active"])
