@@ -80,6 +80,8 @@ class Agent(Generic[Deps, Output]):
     """What the answer must be: `str`, a pydantic model, a dataclass, or a list of those."""
     settings: Settings = Settings()
     """How the model generates."""
+    tenant: str = ""
+    """Whose data the runs see: providers' caches are kept apart by it. The root agent's counts."""
     max_turns: int = 20
     """Model turns of one run."""
     max_repairs: int = 2
@@ -112,6 +114,7 @@ class Agent(Generic[Deps, Output]):
         subagents: Sequence[Subagent] | None = None,
         output_type: type[Output] | None = None,
         settings: Settings | None = None,
+        tenant: str | None = None,
         max_turns: int | None = None,
         max_repairs: int | None = None,
         max_retries: int | None = None,
@@ -355,6 +358,7 @@ _CONFIGURATION = frozenset(
         "rules",
         "settings",
         "subagents",
+        "tenant",
         "tools",
     )
 )

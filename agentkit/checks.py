@@ -18,7 +18,7 @@ from agentkit.models.base import Settings, is_whole
 if TYPE_CHECKING:
     from agentkit.agent import Agent
 
-_TEXTS = ("name", "instructions", "rules", "examples")
+_TEXTS = ("name", "instructions", "rules", "examples", "tenant")
 _LISTS = ("tools", "subagents", "knowledge")
 _LIMITS = {"max_turns": 1, "max_repairs": 0, "max_retries": 0, "max_parallel": 1}
 _HOOKS = ("tool_choice", "allowed_tools", "volatile")

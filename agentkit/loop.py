@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, fields
 from typing import TypeAlias, assert_never
 
@@ -28,7 +28,7 @@ from agentkit.events import (
     TurnDropped,
     TurnEnd,
 )
-from agentkit.models.base import ModelRequest, ToolChoice
+from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
 from agentkit.output import BadOutput
 from agentkit.result import RunResult
 from agentkit.state import RunState
@@ -164,7 +164,7 @@ async def _call_tools(
     batch = CallBatch(run, calls, ask.request.callable_tools)
     try:
         yield ask.end
-        async with aclosing(batch.events()) as events:
+        async with _kept_alive(run, ask.request), aclosing(batch.events()) as events:
             async for event in events:
                 yield event
     finally:
@@ -172,6 +172,14 @@ async def _call_tools(
             await batch.close()
         finally:
             run.context = opened.append(batch.message())
+
+
+def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextManager[None]:
+    """Keep the prefix in the model's cache while tools run, where the model can."""
+    model = run.member.model
+    if isinstance(model, KeepsAlive):
+        return model.kept_alive(request, run.count_request)
+    return nullcontext()
 
 
 class _ModelTurn:
@@ -217,14 +225,15 @@ class _ModelTurn:
                         yield event
                 self._turn = builder.finish()
             except ModelError as error:
-                self._run.count_request(*builder.spent)
+                self._run.count_request(*builder.spent, builder.verdict)
                 if not error.retryable or attempt >= self._run.member.agent.max_retries:
                     raise
                 wait_s = _wait_s(error, attempt)
                 yield TurnDropped(index=self._index, error=error, wait_s=wait_s)
                 await asyncio.sleep(wait_s)
             else:
-                self._run.count_request(self._turn.usage, self._turn.timing)
+                turn = self._turn
+                self._run.count_request(turn.usage, turn.timing, turn.verdict)
                 return
 
 

@@ -17,6 +17,7 @@ from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
+    from agentkit.caching.verdict import Verdict
     from agentkit.team.members import Member
 
 
@@ -30,10 +31,15 @@ class RunState:
         context: Context,
         path: tuple[str, ...],
         run_id: str | None = None,
+        session: str | None = None,
     ) -> None:
         self.member = member
         self.path = path
         self.run_id = run_id or uuid.uuid4().hex
+        self.session = session or self.run_id
+        """One conversation and everything below it."""
+        self.epoch = 0
+        """How often the context was begun anew on purpose."""
         self.context = context
         self.pause_requested = False
         self.n_repairs = 0
@@ -53,18 +59,38 @@ class RunState:
 
         The order of these calls is that of the runs in records and reports.
         """
-        below = RunState(member=member, context=member.front, path=(*self.path, label))
+        below = RunState(
+            member=member,
+            context=member.front,
+            path=(*self.path, label),
+            session=self.session,
+        )
         self._below.append(below)
         return below
+
+    @property
+    def is_below(self) -> bool:
+        """Whether it is the run of a subagent."""
+        return len(self.path) > 1
 
     def begin(self) -> None:
         """Count the run's time from now, if it had to wait for its turn."""
         self._started_s = time.monotonic()
 
-    def count_request(self, usage: Usage, timing: Timing) -> None:
+    def count_request(self, usage: Usage, timing: Timing, verdict: Verdict | None = None) -> None:
         """Count a request of this run, which the records of all runs above include."""
         self._requests.append(
-            RequestRecord(path=self.path, model=self.member.model.label, usage=usage, timing=timing)
+            RequestRecord(
+                path=self.path,
+                model=self.member.model.label,
+                usage=usage,
+                timing=timing,
+                verdict=verdict,
+                run_id=self.run_id,
+                session=self.session,
+                tenant=self.member.tenant,
+                epoch=self.epoch,
+            )
         )
 
     def count_child(self, outcome: Outcome) -> None:

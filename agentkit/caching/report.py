@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
+    from agentkit.caching.verdict import Verdict
     from agentkit.blocks import Json
 
 
@@ -22,6 +23,12 @@ class RequestRecord:
     model: str
     usage: Usage
     timing: Timing
+    verdict: Verdict | None = None
+    """What it cost against what was planned; None for models without a planned cache."""
+    run_id: str = ""
+    session: str = ""
+    tenant: str = ""
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

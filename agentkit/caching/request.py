@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
 from agentkit.caching.policy import BlockKind, Change, Speed, Terms, Ttl
@@ -136,6 +136,22 @@ class CacheRequest:
         yield from self.system
         for message in self.messages:
             yield from message.blocks
+
+    def with_blocks(self, blocks: Sequence[Block]) -> CacheRequest:
+        """Return the request with other blocks, one for each of `blocks`, at the same places."""
+        n_tools, n_system = len(self.tools), len(self.system)
+        at = n_tools + n_system
+        messages: list[Message] = []
+        for message in self.messages:
+            end = at + len(message.blocks)
+            messages.append(replace(message, blocks=tuple(blocks[at:end])))
+            at = end
+        return replace(
+            self,
+            tools=tuple(blocks[:n_tools]),
+            system=tuple(blocks[n_tools : n_tools + n_system]),
+            messages=tuple(messages),
+        )
 
     def value_of(self, change: Change) -> str:
         """Return the value whose change a cache may be keyed by, as text."""

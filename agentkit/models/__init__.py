@@ -12,6 +12,7 @@ from __future__ import annotations
 from agentkit.models.base import (
     Model,
     ModelRequest,
+    Reuse,
     Settings,
     ToolChoice,
     ToolName,
@@ -21,6 +22,7 @@ from agentkit.models.resolve import resolve_model
 __all__ = [
     "Model",
     "ModelRequest",
+    "Reuse",
     "Settings",
     "ToolChoice",
     "ToolName",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent
 from agentkit.toolset import Toolset
+from agentkit.usage import Timing, Usage
+
+if TYPE_CHECKING:
+    from agentkit.caching.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,17 @@ class ModelRequest:
         The wire of a later request of the same run starts with these bytes.
         """
         return self.context.dump()
+
+
+@runtime_checkable
+class KeepsAlive(Protocol):
+    """A model that can keep a prefix in its cache while nothing is asked of it."""
+
+    def kept_alive(
+        self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
+    ) -> AbstractAsyncContextManager[None]:
+        """Keep the request's prefix alive inside the context; tell what each ping cost."""
+        ...
 
 
 @runtime_checkable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
-from agentkit.models import Model, ModelRequest, ToolChoice, ToolName
+from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
 from agentkit.output import OutputSpec
 from agentkit.toolset import Toolset
 
@@ -32,6 +32,10 @@ class Member:
     front: Context
     """Rules, toolset, role, examples and knowledge: what its contexts start with."""
     children: Mapping[str, Member]
+    tenant: str = ""
+    """The root agent's; caches of tenants are kept apart."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Digest of a front's segment -> the source line that supplied it."""
 
     def request(self, run: RunState, turn: int, attempt: int) -> ModelRequest:
         """Return what to ask the model in a turn.
@@ -52,6 +56,22 @@ class Member:
             agent=self.name,
             run_id=run.run_id,
             request_id=f"{run.run_id}-{turn}-{attempt}",
+            session=run.session,
+            tenant=self.tenant,
+            epoch=run.epoch,
+            reuse=self._reuse(run, turn, allowed, choice),
+            sources=self.sources,
+        )
+
+    def _reuse(
+        self, run: RunState, turn: int, allowed: frozenset[str], choice: ToolChoice
+    ) -> Reuse:
+        """What is known of the requests that will follow this one."""
+        may_call = bool(allowed) and choice != "none"
+        # A subagent's conversation ends with its answer; a user may go on with the root's.
+        return Reuse(
+            turns_left=self.agent.max_turns - turn - 1 if run.is_below else None,
+            again=may_call or not run.is_below,
         )
 
     def _allowed(self, turn: int) -> frozenset[str]:

@@ -92,6 +92,7 @@ def _member(plan: Plan, team: Toolset, served: ToolsByServer, above: Context | N
         own_tools=frozenset(own.names),
         front=front,
         children={child.name: _member(child, team, served, front) for child in plan.children},
+        tenant=plan.tenant,
     )
 
 

@@ -43,6 +43,8 @@ class Plan:
     """Its functions and methods, and one delegate tool for each subagent."""
     servers: tuple[McpServer, ...]
     children: tuple[Plan, ...]
+    tenant: str
+    """The root agent's."""
 
     def everyone(self) -> Iterator[Plan]:
         """All agents of the team, this one first."""
@@ -67,13 +69,31 @@ def plan_team(root: AnyAgent) -> Plan:
         raise ConfigurationError(
             f'agent {root.name!r} has no model; set for example model = "local:smollm2"'
         )
-    plan = _plan(root, root.rules, resolve_model(root.model), ())
+    models = _Models()
+    plan = _plan(root, root.rules, models.of(root.model), models, ())
     for problem in dict.fromkeys(_undescribed(plan)):
         warn_user(problem, MissingDescriptionWarning)
     return plan
 
 
-def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
+class _Models:
+    """One model object for each model string of a team, so that its agents know of each other."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Model] = {}
+
+    def of(self, model: str | Model) -> Model:
+        """Return the model."""
+        if not isinstance(model, str):
+            return resolve_model(model)
+        if model not in self._by_name:
+            self._by_name[model] = resolve_model(model)
+        return self._by_name[model]
+
+
+def _plan(
+    agent: AnyAgent, rules: str, model: Model, models: _Models, above: tuple[AnyAgent, ...]
+) -> Plan:
     # Again, since attributes may have been set after the agent was made.
     check_initialised(agent)
     check_configuration(agent)
@@ -88,9 +108,17 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
             "put what only this agent must know into its instructions"
         )
     children = tuple(
-        _plan(child, rules, resolve_model(child.model) if child.model else model, (*above, agent))
+        _plan(
+            child, rules, models.of(child.model) if child.model else model, models, (*above, agent)
+        )
         for child in agent.subagent_instances
     )
+    tenant = above[0].tenant if above else agent.tenant
+    if agent.tenant and agent.tenant != tenant:
+        raise ConfigurationError(
+            f"agent {name!r} has the tenant {agent.tenant!r}, but runs for the tenant {tenant!r} "
+            f"of the root agent {above[0].name!r}; set it there only"
+        )
     _check_unique([child.name for child in children], name, "subagents named")
     knowledge = tuple(sorted(agent.knowledge, key=lambda document: document.uri))
     _check_unique([document.uri for document in knowledge], name, "documents with the URI")
@@ -107,6 +135,7 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
         tools=(*agent.method_tools, *_given_tools(agent), *delegates),
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,
+        tenant=tenant,
     )
 
 

@@ -1,0 +1,60 @@
+"""Requests under way at one provider, and which of them another had better wait for.
+
+An entry can be read only once the response that writes it has begun. Requests that share a prefix
+nobody has cached and start together would all pay for it; so one goes ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Flight:
+    """One request between its start and the beginning of its response."""
+
+    keys: Sequence[bytes]
+    """Keys of its prefixes, block by block."""
+    writes: frozenset[int]
+    """Blocks behind which it writes an entry."""
+    begun: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the response begins, or the request is over."""
+
+
+class Flights:
+    """All of one model's requests whose responses have not begun. One event loop at a time."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Flight] = []
+
+    def start(self, flight: Flight) -> None:
+        """A request is about to be sent."""
+        self._waiting.append(flight)
+
+    def begin(self, flight: Flight) -> None:
+        """Its response began, or it is over. Idempotent."""
+        flight.begun.set()
+        if flight in self._waiting:
+            self._waiting.remove(flight)
+
+    def leader(self, keys: Sequence[bytes], n_readable: int) -> tuple[Flight, int] | None:
+        """Return the request that writes most of this prompt, and how many blocks; or None.
+
+        `n_readable`: blocks that can be read already; less than that is not waited for.
+        """
+        best: tuple[Flight, int] | None = None
+        for flight in self._waiting:
+            end = _written_end(flight, keys)
+            if end > n_readable and (best is None or end > best[1]):
+                best = (flight, end)
+        return best
+
+
+def _written_end(flight: Flight, keys: Sequence[bytes]) -> int:
+    """Return how many leading blocks of `keys` the request writes into one entry."""
+    for index in sorted(flight.writes, reverse=True):
+        if index < len(keys) and index < len(flight.keys) and flight.keys[index] == keys[index]:
+            return index + 1
+    return 0

@@ -1,0 +1,123 @@
+"""HostedModel: a model behind an API. Lays a request out, has it planned, sends it, reports.
+
+The order of one request:
+
+    layout   the adapter: pieces in the provider's cache order
+    enter    the tracker: waits for a sibling that writes the same prefix, then plans the marks
+    body     the adapter: final bytes
+    stream   the adapter: the official SDK sends them, events come back
+    finish   the tracker: what was read and paid, against the plan
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Generic
+
+from agentkit.caching.options import CacheOptions
+from agentkit.caching.times import RealTime, Time
+from agentkit.caching.track.tracker import CacheTracker, Ticket
+from agentkit.caching.verdict import Verdict
+from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
+from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.wire import Adapter, LayoutT
+from agentkit.usage import Timing, Usage
+
+
+class HostedModel(Generic[LayoutT]):
+    """A model behind a provider's API, with its cache planned, watched and explained.
+
+    All agents that are given the same object share what is known about the cache. Usable from one
+    event loop at a time.
+
+    Args:
+        adapter: speaks the provider's API.
+        cache: how its cache is used.
+        time: for tests; the machine's own by default.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter[LayoutT],
+        *,
+        cache: CacheOptions | None = None,
+        time: Time | None = None,
+    ) -> None:
+        self._adapter = adapter
+        self._time = time or RealTime()
+        self._cache = cache or CacheOptions()
+        self._tracker = CacheTracker(
+            provider=adapter.provider,
+            model=adapter.model,
+            label=adapter.label,
+            options=self._cache,
+            time=self._time,
+        )
+
+    @property
+    def label(self) -> str:
+        """The model string."""
+        return self._adapter.label
+
+    @property
+    def siblings_start_together(self) -> bool:
+        """True: `stream` itself lets one request go ahead where that is cheaper."""
+        return True
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Ask the model; see `Model.stream`. `CacheEvent` comes before `ModelEnd`."""
+        layout = self._adapter.layout(request)
+        ticket = await self._tracker.enter(layout, request)
+        try:
+            body = self._adapter.body(layout, ticket.plan, request)
+            ticket.sent(body)
+            usage, note = Usage(), None
+            async with aclosing(self._adapter.stream(body)) as events:
+                async for event in events:
+                    ticket.response_began()
+                    if isinstance(event, UsageEvent):
+                        usage, note = usage.merge(event.usage), event.cache_note or note
+                    elif isinstance(event, ModelEnd):
+                        yield CacheEvent(ticket.finish(usage, note=note))
+                    yield event
+        finally:
+            ticket.abandon()
+
+    @asynccontextmanager
+    async def kept_alive(
+        self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
+    ) -> AsyncIterator[None]:
+        """Keep the request's prefix in the cache while the body of this context runs.
+
+        For tools that take longer than the cache's lifetime. What a ping costs is told to
+        `on_ping`; pings end where they would cost more than they save, or more than
+        `CacheOptions.keep_alive_usd`.
+        """
+        ticket = self._tracker.last(request)
+        if ticket is None:
+            yield
+            return
+        task = asyncio.create_task(self._keep_alive(ticket, on_ping))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._tracker.report_lost_ping(error)
+
+    async def _keep_alive(
+        self, ticket: Ticket, on_ping: Callable[[Usage, Timing, Verdict], None]
+    ) -> None:
+        while (wait_s := ticket.next_ping_s()) is not None:
+            await self._time.sleep(wait_s)
+            begun_at = self._time.now()
+            event = await self._adapter.touch(ticket.body)
+            if not isinstance(event, UsageEvent):
+                return
+            on_ping(event.usage, event.timing, ticket.pinged(event.usage, at=begun_at))
+
+    def __repr__(self) -> str:
+        return f"HostedModel({self.label!r})"
