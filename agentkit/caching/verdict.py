@@ -68,6 +68,8 @@ class Shortfall:
     difference: Difference | None = None
     vendor: str | None = None
     """What the vendor's own diagnostics said."""
+    lost_usd: Decimal | None = None
+    """What the lost tokens cost more than reading them would have; None: unknown price."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
