@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
+from itertools import pairwise
+from typing import TypeAlias
 
 from agentkit.blocks import Json
 from agentkit.caching.chain import Boundary, boundaries, extended
@@ -13,7 +15,6 @@ from agentkit.caching.policy import (
     AnthropicRefresh,
     BlockKind,
     Isolation,
-    LookbackUnit,
     Platform,
     Switches,
     Ttl,
@@ -25,7 +26,9 @@ from agentkit.caching.simulate.anthropic_checks import (
     refuse_marks,
     refuse_request,
     rendered,
+    shown_indexes,
 )
+from agentkit.caching.simulate.anthropic_reach import acting_marks, found_entry, positions_of
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.cache import Plan, SimulatedCache, known_minimum
 from agentkit.caching.simulate.clock import Clock
@@ -73,11 +76,17 @@ class SimulatedAnthropic(SimulatedCache):
         unbound = self._check_thinking(request, policy, prefixes)
         if unbound is not None:
             return unbound
-        marks = _marks(prefixes, policy, automatic)
+        blocks = [prefix.block for prefix in prefixes]
+        marks = acting_marks(blocks, _placed(blocks, policy, automatic), policy)
         now_s = now.timestamp()
-        hit = self._find(prefixes, marks, policy, now_s)
+        hit = found_entry(
+            list(marks),
+            positions_of(blocks, policy.lookback.unit),
+            policy.lookback.size,
+            [self._store.is_readable(prefix.key, now_s) for prefix in prefixes],
+        )
         hit_tokens = 0 if hit is None else prefixes[hit].n_tokens
-        effective = [mark for mark in marks if prefixes[mark.index].n_tokens >= minimum]
+        effective = {i: ttl for i, ttl in marks.items() if prefixes[i].n_tokens >= minimum}
         total = prefixes[-1].n_tokens if prefixes else 0
         return Plan(
             request=request,
@@ -87,7 +96,7 @@ class SimulatedAnthropic(SimulatedCache):
             split=split_at_marks(
                 total,
                 hit_tokens,
-                [(prefixes[mark.index].n_tokens, mark.ttl) for mark in effective],
+                [(prefixes[index].n_tokens, ttl) for index, ttl in effective.items()],
             ),
             miss=find_miss(
                 request,
@@ -101,44 +110,39 @@ class SimulatedAnthropic(SimulatedCache):
             ),
             touched=_touched(prefixes, marks, hit, policy),
             writes=tuple(
-                Write(key=prefixes[mark.index].key, ttl_s=mark.ttl.seconds)
-                for mark in effective
-                if hit is None or mark.index > hit
+                Write(key=prefixes[index].key, ttl_s=ttl.seconds)
+                for index, ttl in effective.items()
+                if hit is None or index > hit
             ),
         )
 
-    def _find(
-        self,
-        prefixes: Sequence[Boundary],
-        marks: Sequence[_PlacedMark],
-        policy: AnthropicPolicy,
-        now_s: float,
-    ) -> int | None:
-        positions = _positions(prefixes, policy.lookback.unit)
-        for mark in reversed(marks):
-            last = positions[mark.index] - policy.lookback.size
-            for index in range(mark.index, -1, -1):
-                if positions[index] <= last:
-                    break
-                if self._store.is_readable(prefixes[index].key, now_s):
-                    return index
-        return None
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        policy = self._policy_of(request.identity.model, now.date())
+        shown = rendered(request, policy)
+        shown = replace(shown, tools=tuple(filter(_is_in_prefix, shown.tools)))
+        prefixes = boundaries(
+            shown, scope=_scope(shown, policy), invalidations=policy.invalidations
+        )
+        return list(zip(shown_indexes(request, policy), prefixes, strict=True))
+
+    def _arrived(self, plan: Plan) -> None:
+        """Bind the thinking blocks that nobody has seen before to where they are now."""
+        if isinstance(plan.policy, AnthropicPolicy) and plan.policy.thinking_is_bound:
+            for name, here in _bindings(plan.request, plan.policy, plan.prefixes):
+                self._bound.setdefault(name, here)
 
     def _check_thinking(
         self, request: CacheRequest, policy: AnthropicPolicy, prefixes: Sequence[Boundary]
     ) -> Refused | None:
         if not policy.thinking_is_bound:
             return None
-        for before, prefix in zip([None, *prefixes], prefixes, strict=False):
-            if prefix.block.kind not in _THINKING or before is None:
-                continue
-            name = (request.tenant.organization, prefix.block.digest)
-            here = (policy.model, before.content)
-            if self._bound.setdefault(name, here) != here:
+        seen: dict[_Bound, tuple[str, bytes]] = {}
+        for name, here in _bindings(request, policy, prefixes):
+            if self._bound.get(name, seen.setdefault(name, here)) != here:
                 return Refused(
                     reason=RefusalReason.THINKING_BOUND,
                     message=(
-                        f"thinking block {prefix.block.digest!r} is bound to a different "
+                        f"thinking block {name[1]!r} is bound to a different "
                         "conversation; replay history unchanged, or leave the block out"
                     ),
                 )
@@ -173,10 +177,17 @@ class SimulatedAnthropic(SimulatedCache):
 _THINKING = (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
 
 
-@dataclass(frozen=True, slots=True)
-class _PlacedMark:
-    index: int
-    ttl: Ttl
+_Bound: TypeAlias = tuple[str, bytes]
+"""Organisation and digest of a thinking block."""
+
+
+def _bindings(
+    request: CacheRequest, policy: AnthropicPolicy, prefixes: Sequence[Boundary]
+) -> Iterator[tuple[_Bound, tuple[str, bytes]]]:
+    for before, prefix in pairwise(prefixes):
+        if prefix.block.kind in _THINKING:
+            name = (request.tenant.organization, prefix.block.digest)
+            yield name, (policy.model, before.content)
 
 
 def _is_in_prefix(tool: Block) -> bool:
@@ -190,64 +201,21 @@ def _scope(request: CacheRequest, policy: AnthropicPolicy) -> tuple[str, ...]:
     return ("anthropic", tenant.organization)
 
 
-def _marks(
-    prefixes: Sequence[Boundary], policy: AnthropicPolicy, automatic: tuple[int, Ttl] | None
-) -> list[_PlacedMark]:
-    """All marks in order: the user's, the automatic one, and those of server tools."""
+def _placed(
+    blocks: Sequence[Block], policy: AnthropicPolicy, automatic: tuple[int, Ttl] | None
+) -> dict[int, Ttl]:
+    """The marks of the request, and the automatic one."""
     found = {
-        index: prefix.block.mark.ttl or policy.default_ttl
-        for index, prefix in enumerate(prefixes)
-        if prefix.block.mark is not None
+        index: block.mark.ttl or policy.default_ttl
+        for index, block in enumerate(blocks)
+        if block.mark is not None
     }
-    found = {index: ttl for index, ttl in found.items() if not _later_in_group(index, prefixes)}
-    if automatic is not None:
-        found[automatic[0]] = automatic[1]
-    if found:
-        for index, prefix in enumerate(prefixes):
-            if prefix.block.kind is BlockKind.SERVER_TOOL_RESULT:
-                found.setdefault(index, policy.server_tool_ttl)
-    return [_PlacedMark(index, found[index]) for index in sorted(found)]
-
-
-def _later_in_group(index: int, prefixes: Sequence[Boundary]) -> bool:
-    """Whether a later mark of the same group stands for this one."""
-    group = prefixes[index].block.group
-    if group is None:
-        return False
-    for prefix in prefixes[index + 1 :]:
-        if prefix.block.group != group:
-            return False
-        if prefix.block.mark is not None:
-            return True
-    return False
-
-
-def _positions(prefixes: Sequence[Boundary], unit: LookbackUnit) -> list[int]:
-    """The position of each block: one more than the one before, except inside a run."""
-    positions: list[int] = []
-    for index, prefix in enumerate(prefixes):
-        if index == 0:
-            positions.append(0)
-            continue
-        same = unit is LookbackUnit.COLLAPSED_RUNS and _is_one_run(
-            prefixes[index - 1].block, prefix.block
-        )
-        positions.append(positions[-1] + (0 if same else 1))
-    return positions
-
-
-def _is_one_run(before: Block, block: Block) -> bool:
-    if block.group is not None and before.group == block.group:
-        return True
-    return before.kind is block.kind and block.kind in (
-        BlockKind.TOOL_USE,
-        BlockKind.TOOL_RESULT,
-    )
+    return found if automatic is None else found | {automatic[0]: automatic[1]}
 
 
 def _touched(
     prefixes: Sequence[Boundary],
-    marks: Sequence[_PlacedMark],
+    marks: Mapping[int, Ttl],
     hit: int | None,
     policy: AnthropicPolicy,
 ) -> tuple[bytes, ...]:
@@ -257,7 +225,7 @@ def _touched(
         case AnthropicRefresh.HIT_ONLY:
             indexes = {hit}
         case AnthropicRefresh.HIT_AND_MARKED:
-            indexes = {hit} | {mark.index for mark in marks if mark.index < hit}
+            indexes = {hit} | {index for index in marks if index < hit}
         case AnthropicRefresh.ALL_SHORTER:
             indexes = set(range(hit + 1))
     return tuple(prefixes[index].key for index in sorted(indexes))

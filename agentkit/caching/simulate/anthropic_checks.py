@@ -21,15 +21,28 @@ def rendered(request: CacheRequest, policy: AnthropicPolicy) -> CacheRequest:
     if identity.effort == policy.default_effort:
         identity = replace(identity, effort=None)
     messages = request.messages
-    if not policy.keeps_thinking:
-        turns = [
-            index
-            for index, message in enumerate(messages)
-            if message.role is Role.USER and not message.is_tool_result
-        ]
-        last = turns[-1] if turns else 0
-        messages = tuple(map(_without_thinking, messages[:last])) + messages[last:]
+    last = _first_kept_thinking(request, policy)
+    messages = tuple(map(_without_thinking, messages[:last])) + messages[last:]
     return replace(request, identity=identity, messages=messages)
+
+
+def shown_indexes(request: CacheRequest, policy: AnthropicPolicy) -> list[int]:
+    """Return which blocks are in the prompt: no deferred tools, no stripped thinking."""
+    found = [
+        index
+        for index, tool in enumerate(request.tools)
+        if tool.kind is not BlockKind.DEFERRED_TOOL
+    ]
+    at = len(request.tools) + len(request.system)
+    found.extend(range(len(request.tools), at))
+    last = _first_kept_thinking(request, policy)
+    for index, message in enumerate(request.messages):
+        strips = index < last and message.role is Role.ASSISTANT
+        for place, block in enumerate(message.blocks, at):
+            if not (strips and block.kind in _THINKING):
+                found.append(place)
+        at += len(message.blocks)
+    return found
 
 
 def automatic_mark(
@@ -49,7 +62,7 @@ def automatic_mark(
         )
     ttl = request.automatic.ttl or policy.default_ttl
     blocks = [block for block in request.blocks if block.kind is not BlockKind.DEFERRED_TOOL]
-    eligible = [index for index, block in enumerate(blocks) if _is_markable(block, policy)]
+    eligible = [index for index, block in enumerate(blocks) if is_markable(block, policy)]
     if not eligible:
         return None
     mark = blocks[eligible[-1]].mark
@@ -74,7 +87,7 @@ def refuse_marks(
         if block.mark is None:
             continue
         ttl = block.mark.ttl or policy.default_ttl
-        if not _is_markable(block, policy):
+        if not is_markable(block, policy):
             what = "empty text" if block.kind is BlockKind.TEXT else block.kind.value
             return Refused(
                 reason=RefusalReason.UNMARKABLE,
@@ -116,18 +129,30 @@ def refuse_request(request: CacheRequest, policy: AnthropicPolicy) -> Refused | 
     return None
 
 
+def _first_kept_thinking(request: CacheRequest, policy: AnthropicPolicy) -> int:
+    """Return the message from which on thinking stays in the prompt."""
+    if policy.keeps_thinking:
+        return 0
+    turns = (
+        index
+        for index in range(len(request.messages) - 1, -1, -1)
+        if request.messages[index].role is Role.USER and not request.messages[index].is_tool_result
+    )
+    return next(turns, 0)
+
+
+_THINKING = (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
+
+
 def _without_thinking(message: Message) -> Message:
     if message.role is not Role.ASSISTANT:
         return message
-    kept = tuple(
-        block
-        for block in message.blocks
-        if block.kind not in (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
-    )
+    kept = tuple(block for block in message.blocks if block.kind not in _THINKING)
     return replace(message, blocks=kept)
 
 
-def _is_markable(block: Block, policy: AnthropicPolicy) -> bool:
+def is_markable(block: Block, policy: AnthropicPolicy) -> bool:
+    """Return whether a block accepts `cache_control`. Empty text does not."""
     if block.kind is BlockKind.TEXT and not block.n_tokens:
         return False
     return block.kind in policy.markable

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from agentkit.blocks import Json
 from agentkit.caching.chain import Boundary, settings
-from agentkit.caching.policy import InputSplit, Policy
+from agentkit.caching.plan.draft import LiveEntry, Written
+from agentkit.caching.policy import InputSplit, Policy, Ttl
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.billing import bill
 from agentkit.caching.simulate.clock import Clock
@@ -33,6 +34,8 @@ class Plan:
     """Entries whose life begins anew with this request."""
     writes: tuple[Write, ...] = ()
     """Entries that it leaves behind."""
+    route: bytes | None = None
+    """What its machine is chosen by, where there are several."""
 
 
 class SimulatedCache(ABC):
@@ -54,6 +57,7 @@ class SimulatedCache(ABC):
         plan = self._plan(request, self._clock())
         if isinstance(plan, Refused):
             return plan
+        self._arrived(plan)
         now_s = plan.at.timestamp()
         for key in plan.touched:
             self._store.touch(key, now_s)
@@ -69,6 +73,54 @@ class SimulatedCache(ABC):
         if isinstance(flight, Refused):
             return flight
         return flight.end(output_tokens=output_tokens, output=output)
+
+    def preview(self, request: CacheRequest) -> Served | Refused:
+        """Return what the request would be answered now, without output. Nothing changes by it."""
+        plan = self._plan(request, self._clock())
+        return plan if isinstance(plan, Refused) else self._served(plan, 0)
+
+    def written(self, request: CacheRequest) -> Written:
+        """Return what lives now of the request's own prefixes, whatever marks it has.
+
+        Aligned with `request.blocks`; blocks that are not in the prompt have no entry.
+        """
+        now = self._clock()
+        found: list[LiveEntry | None] = [None] * sum(1 for _ in request.blocks)
+        for index, prefix in self._located(request, now):
+            found[index] = self._store.live(prefix.key, now.timestamp())
+        return Written(entries=tuple(found))
+
+    def known(self, request: CacheRequest, block: int, ttl: Ttl | None) -> None:
+        """Take in that an entry ends with a block, as the provider's answer has shown.
+
+        Its life begins now; `ttl` None gives it that of the other entries here, or five minutes.
+        """
+        now = self._clock()
+        now_s = now.timestamp()
+        for index, prefix in self._located(request, now):
+            if index == block:
+                ttl_s = Ttl.FIVE_MINUTES.seconds if ttl is None else ttl.seconds
+                old = self._store.live(prefix.key, now_s)
+                if ttl is None and old is not None:
+                    self._store.touch(prefix.key, now_s)
+                else:
+                    write = Write(key=prefix.key, ttl_s=ttl_s)
+                    self._store.put(write, used_s=now_s, readable_s=now_s)
+
+    def drop(self, request: CacheRequest, from_block: int) -> None:
+        """Take in that no entry ends with this block or one behind it: the provider read less."""
+        for index, prefix in self._located(request, self._clock()):
+            if index >= from_block:
+                self._store.drop(prefix.key)
+
+    @abstractmethod
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        """Return the request's prefixes, each with the index of its last block."""
+        ...
+
+    def _arrived(self, plan: Plan) -> None:
+        """Remember what only a request that really came leaves behind."""
+        del plan
 
     @abstractmethod
     def _plan(self, request: CacheRequest, now: datetime) -> Plan | Refused: ...

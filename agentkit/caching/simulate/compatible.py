@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import boundaries
+from agentkit.caching.chain import Boundary, boundaries
 from agentkit.caching.policy import CompatiblePolicy, InputSplit
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import Plan, SimulatedCache
@@ -31,12 +31,7 @@ class SimulatedCompatible(SimulatedCache):
 
     def _plan(self, request: CacheRequest, now: datetime) -> Plan:
         policy = self._policy_of(request.identity.model, now.date())
-        scope = [
-            policy.provider.value,
-            request.tenant.organization,
-            repr(request.identity.cache_key),
-        ]
-        prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
+        prefixes = self._prefixes(request, policy)
         now_s = now.timestamp()
         readable = [prefix for prefix in prefixes if self._store.is_readable(prefix.key, now_s)]
         total = prefixes[-1].n_tokens if prefixes else 0
@@ -64,6 +59,18 @@ class SimulatedCompatible(SimulatedCache):
             touched=tuple(prefix.key for prefix in readable),
             writes=writes if total >= minimum else (),
         )
+
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        policy = self._policy_of(request.identity.model, now.date())
+        return list(enumerate(self._prefixes(request, policy)))
+
+    def _prefixes(self, request: CacheRequest, policy: CompatiblePolicy) -> list[Boundary]:
+        scope = (
+            policy.provider.value,
+            request.tenant.organization,
+            repr(request.identity.cache_key),
+        )
+        return boundaries(request, scope=scope, invalidations=policy.invalidations)
 
     def _usage(self, plan: Plan, output_tokens: int) -> Mapping[str, Json]:
         total = plan.split.total

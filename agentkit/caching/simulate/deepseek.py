@@ -66,8 +66,7 @@ class SimulatedDeepSeek(SimulatedCache):
                 reason=RefusalReason.UNSUPPORTED,
                 message="DeepSeek has no cache marks and no prewarm; leave them out",
             )
-        scope = ("deepseek", request.tenant.organization, repr(request.identity.cache_key))
-        prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
+        prefixes = self._prefixes(request, policy)
         now_s = now.timestamp()
         readable = [p for p in prefixes if self._store.is_readable(p.key, now_s)]
         hit_tokens = readable[-1].n_tokens if readable else 0
@@ -76,7 +75,7 @@ class SimulatedDeepSeek(SimulatedCache):
         if policy.block_tokens is not None:
             read = hit_tokens // policy.block_tokens * policy.block_tokens
         units = self._units(prefixes, policy)
-        plan = Plan(
+        return Plan(
             request=request,
             policy=policy,
             at=now,
@@ -93,8 +92,17 @@ class SimulatedDeepSeek(SimulatedCache):
             touched=tuple(prefix.key for prefix in readable[-1:]),
             writes=tuple(Write(key=key, ttl_s=self._lifetime_s) for key in units),
         )
-        self._seen.update(prefix.key for prefix in prefixes)
-        return plan
+
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        policy = self._policy_of(request.identity.model, now.date())
+        return list(enumerate(self._prefixes(request, policy)))
+
+    def _prefixes(self, request: CacheRequest, policy: DeepSeekPolicy) -> list[Boundary]:
+        scope = ("deepseek", request.tenant.organization, repr(request.identity.cache_key))
+        return boundaries(request, scope=scope, invalidations=policy.invalidations)
+
+    def _arrived(self, plan: Plan) -> None:
+        self._seen.update(prefix.key for prefix in plan.prefixes)
 
     def _units(self, prefixes: Sequence[Boundary], policy: DeepSeekPolicy) -> list[bytes]:
         """The prefixes of this request that become units."""

@@ -148,6 +148,10 @@ class SimulatedGemini(SimulatedCache):
             miss=None,
         )
 
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        policy = self._policy_of(request.identity.model, now.date())
+        return list(enumerate(self._prefixes(request, policy)))
+
     def _prefixes(self, request: CacheRequest, policy: GeminiPolicy) -> list[Boundary]:
         scope = ("gemini", request.tenant.organization)
         plain = replace(request, identity=replace(request.identity, model=policy.model))

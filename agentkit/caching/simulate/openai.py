@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from typing import assert_never
 
@@ -62,40 +63,56 @@ class SimulatedOpenAi(SimulatedCache):
                 reason=RefusalReason.UNSUPPORTED,
                 message="prewarm exists on the Responses API only; use it, or send a real request",
             )
-        scope = ["openai", request.tenant.organization, request.tenant.region]
-        prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
-        machine = self._machine(policy, prefixes, now)
-        if machine:
-            prefixes = boundaries(
-                request, scope=[*scope, str(machine)], invalidations=policy.invalidations
-            )
+        prefixes, route = self._prefixes(request, policy, now)
+        plan: Plan | Refused
         match policy:
             case OpenAiMarkPolicy():
-                return plan_marks(request, policy, prefixes, self._store, now)
+                plan = plan_marks(request, policy, prefixes, self._store, now)
             case OpenAiIntervalPolicy():
-                return plan_intervals(
+                plan = plan_intervals(
                     request, policy, prefixes, self._store, now, self._hidden_tokens
                 )
             case _:
                 assert_never(policy)
+        return plan if isinstance(plan, Refused) else replace(plan, route=route)
 
-    def _machine(
+    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+        policy = self._policy_of(request.identity.model, now.date())
+        return list(enumerate(self._prefixes(request, policy, now)[0]))
+
+    def _prefixes(
         self,
+        request: CacheRequest,
         policy: OpenAiMarkPolicy | OpenAiIntervalPolicy,
-        prefixes: Sequence[Boundary],
         now: datetime,
-    ) -> int:
-        """Return which machine serves the request; 0 is the one that its prefix belongs to."""
+    ) -> tuple[list[Boundary], bytes | None]:
+        """Return the prefixes on the machine that serves the request, and its route."""
+        scope = ["openai", request.tenant.organization, request.tenant.region]
+        prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
         affinity = policy.affinity
         if self._router is None or affinity is None or not prefixes:
-            return 0
+            return prefixes, None
         if affinity.requests_per_minute is None:
-            return 0
+            return prefixes, None
         # Keys hold the settings, among them prompt_cache_key.
         long_enough = (p.key for p in prefixes if p.n_tokens >= affinity.routing_tokens)
         route = next(long_enough, prefixes[-1].key)
-        rate = affinity.requests_per_minute
-        return self._router.machine(route, now_s=now.timestamp(), per_minute=rate)
+        machine = self._router.peek(
+            route, now_s=now.timestamp(), per_minute=affinity.requests_per_minute
+        )
+        if machine:  # 0 is the one that the prefix belongs to
+            scope = [*scope, str(machine)]
+            prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
+        return prefixes, route
+
+    def _arrived(self, plan: Plan) -> None:
+        affinity = plan.policy.affinity
+        if self._router is None or plan.route is None or affinity is None:
+            return
+        if affinity.requests_per_minute is not None:
+            self._router.machine(
+                plan.route, now_s=plan.at.timestamp(), per_minute=affinity.requests_per_minute
+            )
 
     def _usage(self, plan: Plan, output_tokens: int) -> Mapping[str, Json]:
         split = plan.split

@@ -30,7 +30,7 @@ def plan_intervals(
     now_s = now.timestamp()
     shared = [prefix for prefix in prefixes if store.is_readable(prefix.key, now_s)]
     common = shared[-1].n_tokens if shared else 0
-    read = _reported(common, policy, hidden_tokens, minimum)
+    read = reported_tokens(common, policy, hidden_tokens, minimum)
     total = prefixes[-1].n_tokens if prefixes else 0
     writes: tuple[Write, ...] = ()
     if total >= minimum:
@@ -63,7 +63,9 @@ def plan_intervals(
     )
 
 
-def _reported(common: int, policy: OpenAiIntervalPolicy, hidden_tokens: int, minimum: int) -> int:
+def reported_tokens(
+    common: int, policy: OpenAiIntervalPolicy, hidden_tokens: int, minimum: int
+) -> int:
     """Cut a common prefix: to the interval, without hidden tokens, to the reported multiple."""
     # Where the interval is not published, the reported multiple is the finest that can be seen.
     interval = policy.interval_tokens or policy.reported_multiple

@@ -91,7 +91,7 @@ def _explicit(
     return {
         index: prefix.block.mark.ttl or default
         for index, prefix in enumerate(prefixes)
-        if prefix.block.mark is not None and not _is_ignored(request, prefix.role)
+        if prefix.block.mark is not None and not is_ignored(request, prefix.role)
     }
 
 
@@ -151,14 +151,14 @@ def _candidates(
 
 
 def _refuse(request: CacheRequest, policy: OpenAiMarkPolicy) -> Refused | None:
-    allowed = _allowed_ttls(request, policy)
+    allowed = allowed_ttls(request, policy)
     wanted = [request.openai.ttl] if request.openai.ttl is not None else []
     for block in request.tools + request.system:
         if block.mark is not None and block.kind not in policy.markable:
             return _unmarkable(block.kind.value)
     for message in request.messages:
         for block in message.blocks:
-            if block.mark is None or _is_ignored(request, message.role):
+            if block.mark is None or is_ignored(request, message.role):
                 continue
             if block.kind not in policy.markable or message.role is Role.ASSISTANT:
                 return _unmarkable(f"{message.role.value} {block.kind.value}")
@@ -175,7 +175,8 @@ def _refuse(request: CacheRequest, policy: OpenAiMarkPolicy) -> Refused | None:
     return None
 
 
-def _allowed_ttls(request: CacheRequest, policy: OpenAiMarkPolicy) -> list[Ttl]:
+def allowed_ttls(request: CacheRequest, policy: OpenAiMarkPolicy) -> list[Ttl]:
+    """Return the lifetimes that the request's API takes."""
     twelve = policy.switches.openai_twelve_hours
     long = twelve is TwelveHours.EVERYWHERE or (
         twelve is TwelveHours.RESPONSES_ONLY and request.openai.api == "responses"
@@ -183,7 +184,8 @@ def _allowed_ttls(request: CacheRequest, policy: OpenAiMarkPolicy) -> list[Ttl]:
     return [choice.ttl for choice in policy.ttls if long or choice.ttl is not Ttl.TWELVE_HOURS]
 
 
-def _is_ignored(request: CacheRequest, role: Role | None) -> bool:
+def is_ignored(request: CacheRequest, role: Role | None) -> bool:
+    """Return whether breakpoints on a message of this role do nothing."""
     # measured: on Chat, breakpoints on assistant parts do nothing
     return request.openai.api == "chat" and role is Role.ASSISTANT
 

@@ -23,3 +23,10 @@ class Router:
             recent.popleft()
         recent.append(now_s)
         return (len(recent) - 1) // per_minute
+
+    def peek(self, route: bytes, *, now_s: float, per_minute: int) -> int:
+        """Return what `machine` would, without counting a request."""
+        if per_minute < 1:
+            raise ValueError(f"per_minute must be at least 1, got {per_minute!r}")
+        recent = self._recent.get(route, ())
+        return sum(1 for at_s in recent if at_s > now_s - 60) // per_minute

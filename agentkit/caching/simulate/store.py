@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from agentkit.caching.policy import Change
+from agentkit.caching.plan.draft import LiveEntry
+from agentkit.caching.policy import Change, Ttl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class Store:
     def __init__(self) -> None:
         self._entries: dict[bytes, Entry] = {}
         self._coming: Counter[bytes] = Counter()
+        self._coming_ttl_s: dict[bytes, float] = {}
         self._written_under: dict[bytes, tuple[tuple[Change, str], ...]] = {}
 
     def is_readable(self, key: bytes, now_s: float) -> bool:
@@ -53,6 +56,22 @@ class Store:
         """Return whether somebody is writing the prefix."""
         entry = self._entries.get(key)
         return self._coming[key] > 0 or (entry is not None and now_s < entry.readable_s)
+
+    def live(self, key: bytes, now_s: float) -> LiveEntry | None:
+        """Return the entry of a prefix, if it lives now or is being written."""
+        entry = self._entries.get(key)
+        if entry is not None and now_s < entry.expires_s:
+            return LiveEntry(
+                ttl=_TTLS.get(entry.ttl_s), expires_s=entry.expires_s, readable_s=entry.readable_s
+            )
+        if self._coming[key] > 0:
+            ttl = _TTLS.get(self._coming_ttl_s[key])
+            return LiveEntry(ttl=ttl, expires_s=math.inf, readable_s=math.inf)
+        return None
+
+    def drop(self, key: bytes) -> None:
+        """Forget an entry."""
+        self._entries.pop(key, None)
 
     def was_there(self, key: bytes) -> bool:
         """Return whether the prefix was ever written."""
@@ -67,12 +86,13 @@ class Store:
     def expect(self, write: Write) -> None:
         """Note that a request in flight will write this."""
         self._coming[write.key] += 1
+        self._coming_ttl_s[write.key] = write.ttl_s
 
     def forget(self, write: Write) -> None:
         """Take back `expect`."""
         self._coming[write.key] -= 1
         if not self._coming[write.key]:
-            del self._coming[write.key]
+            del self._coming[write.key], self._coming_ttl_s[write.key]
 
     def put(self, write: Write, *, used_s: float, readable_s: float) -> None:
         """Write an entry. A live one of the same prefix stays, if it would live longer."""
@@ -95,3 +115,6 @@ class Store:
     def written_under(self, content: bytes) -> tuple[tuple[Change, str], ...] | None:
         """Return the settings under which these blocks were written last; None if never."""
         return self._written_under.get(content)
+
+
+_TTLS = {float(ttl.seconds): ttl for ttl in Ttl}
