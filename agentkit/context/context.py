@@ -145,6 +145,9 @@ class Context:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self.segments)
 
+    def __reversed__(self) -> Iterator[Segment]:
+        return (node.segment for node in _walk(self._head))
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Context):
             return NotImplemented

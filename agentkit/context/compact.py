@@ -1,0 +1,263 @@
+"""Compaction that keeps the cache: when, with which request, and what the new epoch holds.
+
+    step = next_step(context, usage, rule, prices)
+    match step:
+        case Keep():       nothing to do
+        case Summarise():  ask the same model with `step.request_context`, same tools, same settings
+                           context = step.after(answer)     a new epoch, whose front is still cached
+
+The request for the summary is exactly the context that was sent, and one more message: it reads the
+whole history from the cache. Everything here is pure; a failed summary leaves the context as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
+
+from agentkit.blocks import Message, UserMessage
+from agentkit.caching.tokens import data_tokens
+from agentkit.context.context import Context
+from agentkit.context.prices import Prices
+from agentkit.context.sizes import Sizes, reported_tokens, uncounted_tokens
+from agentkit.context.turns import SUMMARY_HEADER, last_turns, without_thinking
+from agentkit.errors import ContextError
+from agentkit.usage import Usage
+
+SUMMARY_INSTRUCTION = """\
+The conversation is getting too long, and will go on from a summary. Write that summary now, for \
+yourself: what was asked (in the user's own words where they matter), what was found and decided, \
+what was changed and where (names, paths, ids, numbers exactly), what failed and why, and what is \
+to be done next. Answer with the summary only, in plain text. Do not call any tool in this turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRule:
+    """When a conversation is begun anew from a summary. Lengths are in tokens.
+
+    Between `trigger_tokens` and `limit_tokens` it is done where it pays, from `limit_tokens` on in
+    any case. `target_ratio` lies well below 1, so a conversation near the trigger is not rewritten
+    at every turn, but has to grow by the difference first.
+    """
+
+    trigger_tokens: int = 100_000
+    limit_tokens: int = 160_000
+    """E.g. 80 % of what the model can read."""
+    target_ratio: Decimal = Decimal("0.4")
+    """The new epoch is at most this share of `trigger_tokens`; turns are kept as far as it goes."""
+    keep_turns: int = 4
+    """Turns that are kept as they are, at most."""
+    summary_tokens: int = 2_000
+    """How long a summary is expected to be."""
+    turns_left: int = 12
+    """Requests expected after it, where nobody knows better."""
+    instruction: str = SUMMARY_INSTRUCTION
+    keeps_thinking: bool = False
+    """Whether kept turns keep their thinking; models refuse it behind another prefix."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_ratio <= Decimal("0.8"):
+            raise ValueError(
+                f"target_ratio must be above 0 and at most 0.8, got {self.target_ratio!r}: "
+                "without a gap below the trigger each turn would rewrite the prompt"
+            )
+        if not 0 < self.summary_tokens < self.target_tokens:
+            raise ValueError(
+                f"summary_tokens must be between 0 and the target of {self.target_tokens} tokens "
+                f"(trigger_tokens x target_ratio), got {self.summary_tokens!r}"
+            )
+        if self.limit_tokens < self.trigger_tokens:
+            raise ValueError(
+                f"limit_tokens must be at least trigger_tokens ({self.trigger_tokens}), "
+                f"got {self.limit_tokens!r}"
+            )
+        for name, least in (("keep_turns", 0), ("turns_left", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        if not self.instruction.strip():
+            raise ValueError("instruction is empty; leave it out to have the default one")
+
+    @property
+    def target_tokens(self) -> int:
+        """How long a new epoch may be at its beginning."""
+        return int(self.trigger_tokens * self.target_ratio)
+
+    @property
+    def gap_tokens(self) -> int:
+        """How much an epoch must grow before the next one."""
+        return self.trigger_tokens - self.target_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Go on as it is."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarise:
+    """Ask for a summary, and go on from it."""
+
+    context: Context
+    """What was sent, and stays as it is."""
+    request_context: Context
+    """What to ask with, by the same tools, tool choice, settings and output form as before:
+    changing any of them would lose cached tokens at some provider."""
+    keep_turns: int
+    n_before: int
+    """Tokens of the context."""
+    n_front: int
+    """Tokens of its front, which the new epoch reads from the cache."""
+    summary_tokens: int
+    """How long the summary is expected to be."""
+    n_after: int
+    """Tokens that the new epoch is expected to begin with."""
+    saved: Decimal | None
+    """What it is expected to save over the requests that follow, in USD; None: unknown price.
+    Below 0 where the conversation had come to its limit."""
+    reason: str
+    keeps_thinking: bool = False
+
+    def after(self, summary: str) -> Context:
+        """Return the new epoch, see `compacted`."""
+        return compacted(self.context, summary, self.keep_turns, keeps_thinking=self.keeps_thinking)
+
+
+Step: TypeAlias = Keep | Summarise
+
+
+def next_step(
+    context: Context,
+    usage: Usage | None,
+    rule: CompactionRule,
+    prices: Prices,
+    *,
+    turns_left: int | None = None,
+) -> Step:
+    """Return whether to go on or to compact, between two turns. Pure.
+
+    Args:
+        context: the conversation, with the last turn and its results.
+        usage: of the last request, which knows its length; estimated where it does not.
+        rule: when and how far.
+        prices: of the model.
+        turns_left: requests expected after this one; None: not known.
+    """
+    reported = reported_tokens(usage)
+    if reported is not None and reported + uncounted_tokens(context) < rule.trigger_tokens:
+        return Keep(f"{reported} tokens are below the trigger of {rule.trigger_tokens}")
+    if context.open_calls:
+        return Keep("calls wait for their results")
+    sizes = Sizes(context, usage)
+    if sizes.total < rule.trigger_tokens:
+        return Keep(f"{sizes.total} tokens are below the trigger of {rule.trigger_tokens}")
+    if sizes.grown < rule.gap_tokens:
+        return Keep(
+            f"the epoch grew by {sizes.grown} tokens since its summary, and by less than "
+            f"{rule.gap_tokens} a new one would not be worth its cost"
+        )
+    keep_turns = _turns_that_fit(sizes, rule)
+    n_after = sizes.after(keep_turns, rule.summary_tokens)
+    if sizes.total - n_after < rule.gap_tokens and n_after > rule.target_tokens:
+        return Keep(
+            f"what cannot be summarised (rules, tools, knowledge and what is not answered yet) has "
+            f"{n_after - rule.summary_tokens} tokens, so a summary would not bring it below "
+            f"{rule.target_tokens}; raise trigger_tokens or use less knowledge"
+        )
+    return _by_price(context, sizes, rule, prices, keep_turns, turns_left)
+
+
+def summary_request_context(context: Context, instruction: str = SUMMARY_INSTRUCTION) -> Context:
+    """Return what to ask for a summary with: the context that was sent, and one more message.
+
+    Raises:
+        ContextError: a call waits for its result.
+    """
+    return context.append(UserMessage.of(instruction))
+
+
+def compacted(
+    context: Context, summary: str, keep_turns: int, *, keeps_thinking: bool = False
+) -> Context:
+    """Return a new epoch: the same front, the summary, and the last whole turns. Pure.
+
+    The front's bytes are the same, so it is read from the cache. Kept turns keep their calls,
+    results, images and the user's marks; their thinking only where `keeps_thinking` says so.
+
+    Args:
+        context: the old epoch, without the instruction and the answer to it.
+        summary: what the model answered.
+        keep_turns: model turns, with their results and what users said after them. What users said
+            since the last turn is always kept, since nobody has answered it.
+        keeps_thinking: see `CompactionRule`.
+
+    Raises:
+        ContextError: the summary is empty, or a call waits for its result.
+    """
+    if not summary.strip():
+        raise ContextError("the summary is empty; go on with the context as it is, or ask again")
+    if context.open_calls:
+        ids = [call.id for call in context.open_calls]
+        raise ContextError(f"calls {ids!r} have no result yet; compact after them")
+    kept: Iterable[Message] = last_turns(context.messages, keep_turns)
+    if not keeps_thinking:
+        kept = map(without_thinking, kept)
+    return context.front.append(UserMessage.of(f"{SUMMARY_HEADER}\n\n{summary.strip()}"), *kept)
+
+
+def _by_price(
+    context: Context,
+    sizes: Sizes,
+    rule: CompactionRule,
+    prices: Prices,
+    keep_turns: int,
+    turns_left: int | None,
+) -> Step:
+    n_requests = rule.turns_left if turns_left is None else turns_left
+    n_after = sizes.after(keep_turns, rule.summary_tokens)
+    saved = _saved(sizes, n_after, rule, prices, n_requests)
+    at_limit = sizes.total >= rule.limit_tokens
+    if saved <= 0 and not at_limit:
+        return Keep(
+            f"{sizes.total} tokens can still be read, and with {n_requests} requests left "
+            "a summary would cost more than it saves"
+        )
+    return Summarise(
+        context=context,
+        request_context=summary_request_context(context, rule.instruction),
+        keep_turns=keep_turns,
+        n_before=sizes.total,
+        n_front=sizes.front,
+        summary_tokens=rule.summary_tokens,
+        n_after=n_after,
+        saved=saved if prices.is_known else None,
+        reason=(
+            f"{sizes.total} tokens are at the limit of {rule.limit_tokens}"
+            if at_limit
+            else f"{sizes.total - n_after} tokens fewer are read by each of {n_requests} requests"
+        ),
+        keeps_thinking=rule.keeps_thinking,
+    )
+
+
+def _saved(
+    sizes: Sizes, n_after: int, rule: CompactionRule, prices: Prices, n_requests: int
+) -> Decimal:
+    keeping = n_requests * prices.request(read=sizes.total)
+    asking = prices.request(
+        read=sizes.total, written=data_tokens(rule.instruction.encode()), output=rule.summary_tokens
+    )
+    if not n_requests:
+        return -asking
+    first = prices.request(read=sizes.front, written=n_after - sizes.front)
+    return keeping - asking - first - (n_requests - 1) * prices.request(read=n_after)
+
+
+def _turns_that_fit(sizes: Sizes, rule: CompactionRule) -> int:
+    for keep_turns in range(rule.keep_turns, 0, -1):
+        if sizes.after(keep_turns, rule.summary_tokens) <= rule.target_tokens:
+            return keep_turns
+    return 0

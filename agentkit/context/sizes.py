@@ -1,0 +1,64 @@
+"""How long the parts of a context are, in tokens."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from agentkit.blocks import AssistantMessage
+from agentkit.caching.tokens import data_tokens
+from agentkit.context.context import Context
+from agentkit.context.tier import Tier
+from agentkit.context.turns import is_summary, last_turns
+from agentkit.usage import Usage
+
+
+class Sizes:
+    """Tokens of a context's parts: estimates, scaled to what the provider counted."""
+
+    def __init__(self, context: Context, usage: Usage | None) -> None:
+        self._messages = context.messages
+        history = [each for each in context.segments if each.tier is Tier.HISTORY]
+        self._counts = [data_tokens(each.data) for each in history]
+        front = sum(data_tokens(each.data) for each in context.front.segments)
+        self._scale = Decimal(1)
+        reported = reported_tokens(usage)
+        if reported is not None:
+            counted = front + sum(self._counts) - uncounted_tokens(context)
+            self._scale = Decimal(reported) / max(1, counted)
+        self.front = self._scaled(front)
+        """Rules, tools, role and knowledge."""
+        self.total = self._scaled(front + sum(self._counts))
+        """The whole context."""
+
+    @property
+    def grown(self) -> int:
+        """What was added since the epoch began with its summary; all, if it began without one."""
+        if not self._messages or not is_summary(self._messages[0]):
+            return self.total
+        return self.total - self.front - self._scaled(self._counts[0])
+
+    def after(self, keep_turns: int, summary_tokens: int) -> int:
+        """Tokens of a new epoch with a summary and so many kept turns."""
+        n_kept = len(last_turns(self._messages, keep_turns))
+        kept = sum(self._counts[len(self._counts) - n_kept :])
+        return self.front + summary_tokens + self._scaled(kept)
+
+    def _scaled(self, n_tokens: int) -> int:
+        return int(n_tokens * self._scale)
+
+
+def reported_tokens(usage: Usage | None) -> int | None:
+    """Return the tokens of a request and its answer; None if they are not known."""
+    if usage is None or usage.input_tokens is None:
+        return None
+    return usage.input_tokens + (usage.output_tokens or 0)
+
+
+def uncounted_tokens(context: Context) -> int:
+    """Estimate the tokens behind the model's last turn, which its usage has not counted yet."""
+    n_tokens = 0
+    for segment in reversed(context):
+        if segment.tier is not Tier.HISTORY or isinstance(segment.content, AssistantMessage):
+            break
+        n_tokens += data_tokens(segment.data)
+    return n_tokens
