@@ -5,12 +5,14 @@ Source: client 3.57.0. Nothing here imports it before a request is sent.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
 
@@ -26,6 +28,47 @@ CACHE_FIELDS = (
     "prompt_cache_key",
 )
 """Fields that change nothing but the price, and that some gateways do not know."""
+
+
+class CacheFieldsRefusedWarning(UserWarning):
+    """A server that looks compatible does not know the fields that steer OpenAI's cache."""
+
+
+class LostMarkWarning(UserWarning):
+    """A breakpoint that the user set stands where the API cannot have one."""
+
+
+class Clients:
+    """One client for each event loop, made when it is first needed.
+
+    A connection belongs to the loop that opened it, and `run_sync` has a new loop every time.
+    """
+
+    def __init__(
+        self, given: AsyncOpenAI | None, label: str, key_variable: str, base_url: str | None
+    ) -> None:
+        self._given = given
+        self._label = label
+        self._key_variable = key_variable
+        self._base_url = base_url
+        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
+            WeakKeyDictionary()
+        )
+
+    def get(self) -> AsyncOpenAI:
+        """Return the client that was given, or this loop's own; see `new_client` for errors."""
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            self._by_loop[loop] = new_client(self._label, self._key_variable, self._base_url)
+        return self._by_loop[loop]
+
+    async def aclose(self) -> None:
+        """Close this loop's own client. One that was given stays open: its owner closes it."""
+        client = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
 
 
 def new_client(label: str, key_variable: str, base_url: str | None = None) -> AsyncOpenAI:

@@ -1,0 +1,234 @@
+"""One segment of a context in the API's form. The same segment always has the same bytes.
+
+A tool's output is always a content list, with and without a breakpoint: bytes that depended on
+where the marks are would be other bytes at the next request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from agentkit.blocks import (
+    AssistantMessage,
+    Breakpoint,
+    File,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    VendorItem,
+)
+from agentkit.caching.policy import BlockKind, Ttl
+from agentkit.caching.request import Mark, Role
+from agentkit.caching.tokens import attachment_tokens, data_tokens
+from agentkit.context import Document, Segment, SystemText
+from agentkit.context.segment import ToolList
+from agentkit.errors import RequestRefused
+from agentkit.models.hosted.openai_common import LostMarkWarning
+from agentkit.models.hosted.openai_responses.pieces import (
+    LAST_PART,
+    NEXT_PART,
+    Entry,
+    Piece,
+    piece,
+)
+from agentkit.toolset import ToolSpec
+from agentkit.warn import warn_user
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoder:
+    """Encodes for one model of one vendor."""
+
+    label: str
+    image_detail: str = "auto"
+
+    def tool(self, spec: ToolSpec) -> Piece:
+        """Return a tool's definition: its pinned bytes, and what the API wants beside them."""
+        data = spec.bytes[:-1] + b',"strict":false,"type":"function"}'
+        return piece(data, kind=BlockKind.TOOL, n_tokens=data_tokens(data))
+
+    def segment(self, segment: Segment) -> tuple[Entry, ...]:
+        """Return the messages that a segment becomes; none where it says nothing here.
+
+        Raises:
+            RequestRefused: a vendor item is no JSON object.
+        """
+        match content := segment.content:
+            case ToolList():
+                return ()
+            case SystemText():
+                return self._developer(content.text)
+            case Document():
+                return self._developer(_document(content))
+            case UserMessage():
+                return (self._parts(Role.USER, _message_head("user"), content.blocks),)
+            case AssistantMessage():
+                items = tuple(self._assistant(content))
+                return (Entry(Role.ASSISTANT, items),) if items else ()
+            case ToolMessage():
+                return tuple(self._result(result) for result in content.results)
+            case _:
+                assert_never(content)
+
+    def volatile(self, text: str) -> Entry:
+        """Return the message that only this request has."""
+        return self._parts(Role.USER, _message_head("user"), (Text(text),))
+
+    def _developer(self, text: str) -> tuple[Entry, ...]:
+        if not text:
+            return ()
+        return (self._parts(Role.DEVELOPER, _message_head("developer"), (Text(text),)),)
+
+    def _result(self, result: ToolResult) -> Entry:
+        head = f'{{"type":"function_call_output","call_id":{_json(result.call_id)},"output":['
+        # The API has no error flag, so the text must say it.
+        text = f"Error: {result.content}" if result.is_error else result.content
+        return self._parts(Role.TOOL, head, (Text(text), *result.attachments))
+
+    def _parts(self, role: Role, head: str, blocks: Sequence[Text | Image | File]) -> Entry:
+        pieces: list[Piece] = []
+        for place, block in enumerate(blocks or (Text(""),)):
+            data = self._part(block).encode()
+            pieces.append(
+                piece(
+                    data if place else head.encode() + data,
+                    kind=_kind(block, role),
+                    n_tokens=_tokens(block, data),
+                    after=NEXT_PART if place + 1 < len(blocks) else LAST_PART,
+                    mark=user_mark(block.breakpoint),
+                )
+            )
+        return Entry(role, tuple(pieces))
+
+    def _part(self, block: Text | Image | File) -> str:
+        match block:
+            case Text():
+                return _json({"type": "input_text", "text": block.text})
+            case Image():
+                url = block.url or f"data:{block.media_type};base64,{block.data}"
+                return _json({"type": "input_image", "detail": self.image_detail, "image_url": url})
+            case File():
+                source = (
+                    {"file_url": block.url}
+                    if block.data is None
+                    else {"file_data": f"data:{block.media_type};base64,{block.data}"}
+                )
+                return _json({"type": "input_file", "filename": block.name} | source)
+            case _:
+                assert_never(block)
+
+    def _assistant(self, message: AssistantMessage) -> Iterator[Piece]:
+        phase: object = None
+        for block in message.blocks:
+            match block:
+                case Text():
+                    if block.breakpoint is not None:
+                        warn_user(_LOST_MARK, LostMarkWarning)
+                    said = {"type": "message", "role": "assistant", "content": block.text}
+                    yield _item(said if phase is None else said | {"phase": phase}, BlockKind.TEXT)
+                    phase = None
+                case ToolCall():
+                    call = {"type": "function_call", "call_id": block.id, "name": block.name}
+                    yield _item(call | {"arguments": block.arguments}, BlockKind.TOOL_USE)
+                case VendorItem():
+                    if _vendor(block.source) != _vendor(self.label):
+                        continue
+                    item = _parsed(block)
+                    if set(item) == {"phase"}:
+                        phase = item["phase"]
+                    else:
+                        yield _whole(block.data.encode(), _item_kind(item))
+                case Thinking():
+                    # A summary for readers; the model's own reasoning is a vendor item beside it.
+                    continue
+                case _:
+                    assert_never(block)
+
+
+def user_mark(wanted: Breakpoint | None) -> Mark | None:
+    """Return the mark that a user set, with the next longer lifetime that OpenAI has."""
+    return None if wanted is None else Mark(_LIFETIMES[wanted])
+
+
+def _message_head(role: str) -> str:
+    return f'{{"type":"message","role":"{role}","content":['
+
+
+def _document(document: Document) -> str:
+    return f"<document uri={_json(document.uri)}>\n{document.text}\n</document>"
+
+
+def _kind(block: Text | Image | File, role: Role) -> BlockKind:
+    match block:
+        case Text():
+            return BlockKind.TOOL_RESULT if role is Role.TOOL else BlockKind.TEXT
+        case Image():
+            return BlockKind.IMAGE
+        case File():
+            return BlockKind.DOCUMENT
+        case _:
+            assert_never(block)
+
+
+def _tokens(block: Text | Image | File, data: bytes) -> int:
+    return data_tokens(data) if isinstance(block, Text) else attachment_tokens(block)
+
+
+def _item_kind(item: Mapping[str, object]) -> BlockKind:
+    return _ITEM_KINDS.get(str(item.get("type")), BlockKind.SERVER_TOOL_RESULT)
+
+
+def _item(value: Mapping[str, object], kind: BlockKind) -> Piece:
+    return _whole(_json(value).encode(), kind)
+
+
+def _whole(data: bytes, kind: BlockKind) -> Piece:
+    return piece(data, kind=kind, n_tokens=data_tokens(data))
+
+
+def _parsed(item: VendorItem) -> Mapping[str, object]:
+    try:
+        value = json.loads(item.data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise RequestRefused(
+            f"a vendor item of {item.source} is no JSON object and cannot be replayed: "
+            f"{item.data[:100]!r}; leave it out of the context"
+        )
+    return value
+
+
+def _vendor(label: str) -> str:
+    return label.partition(":")[0]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+_LOST_MARK = (
+    "OpenAI takes no breakpoint on an assistant's text, so it is left out; set it on the message "
+    "before or behind it"
+)
+
+_LIFETIMES: Mapping[Breakpoint, Ttl | None] = {
+    "default": None,
+    "5m": Ttl.THIRTY_MINUTES,
+    "30m": Ttl.THIRTY_MINUTES,
+    "1h": Ttl.TWELVE_HOURS,
+    "12h": Ttl.TWELVE_HOURS,
+}
+
+_ITEM_KINDS: Mapping[str, BlockKind] = {
+    "reasoning": BlockKind.THINKING,
+    "compaction": BlockKind.COMPACTION,
+    "message": BlockKind.TEXT,
+}
