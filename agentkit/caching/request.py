@@ -32,6 +32,8 @@ class Block:
     mark: Mark | None = None
     group: str | None = None
     """Neighbours of one group are one position, and their marks act as one: the last."""
+    shows_image: bool = False
+    """Whether there is an image inside it, e.g. in a tool result."""
 
     def __post_init__(self) -> None:
         if self.n_tokens < 0:
@@ -61,7 +63,8 @@ class Message:
         if self.role is Role.TOOL:
             return True
         return bool(self.blocks) and all(
-            block.kind is BlockKind.TOOL_RESULT for block in self.blocks
+            block.kind in (BlockKind.TOOL_RESULT, BlockKind.PROGRAMMATIC_TOOL_RESULT)
+            for block in self.blocks
         )
 
 
@@ -169,7 +172,11 @@ class CacheRequest:
             case Change.TOOL_CHOICE:
                 return identity.tool_choice
             case Change.IMAGES:
-                return str(any(block.kind is BlockKind.IMAGE for block in self.blocks))
+                return str(
+                    any(
+                        block.kind is BlockKind.IMAGE or block.shows_image for block in self.blocks
+                    )
+                )
             case Change.BETAS:
                 return repr(sorted(identity.betas))
             case (

@@ -80,6 +80,9 @@ MARKABLE = frozenset(BlockKind) - {
     BlockKind.REDACTED_THINKING,
     BlockKind.DEFERRED_TOOL,
     BlockKind.CLEARED_SYSTEM,
+    # refused where code in the sandbox called the tool (reports of 2026, no documentation)
+    BlockKind.PROGRAMMATIC_TOOL_USE,
+    BlockKind.PROGRAMMATIC_TOOL_RESULT,
     # not part of this API
     BlockKind.INSTRUCTIONS,
     BlockKind.ADDITIONAL_TOOLS,

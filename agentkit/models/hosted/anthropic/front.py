@@ -1,0 +1,66 @@
+"""What lies before the history: tools and system text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from agentkit.blocks import Json
+from agentkit.caching.policy import BlockKind
+from agentkit.context import Document, SystemText
+from agentkit.models.hosted.anthropic.pieces import Piece, dumps, piece
+from agentkit.toolset import ToolSpec
+from agentkit.toolset.canonical import canonical_json
+
+_WEB_TOOLS = ("web_search", "web_fetch")
+
+
+def tool_piece(spec: ToolSpec) -> Piece:
+    """Return a tool's definition, from its pinned schema."""
+    description = b',"description":' + dumps(spec.description) if spec.description else b""
+    return piece(
+        BlockKind.TOOL,
+        b'{"name":%b%b,"input_schema":%b}'
+        % (dumps(spec.name), description, canonical_json(spec.parameters)),
+    )
+
+
+def server_tool_piece(tool: Mapping[str, Json]) -> Piece:
+    """Return the definition of a tool that the API runs."""
+    return piece(_tool_kind(tool), canonical_json(tool))
+
+
+def has_web_tools(tools: tuple[Mapping[str, Json], ...]) -> bool:
+    """Whether web search or web fetch is among the tools."""
+    return any(_type(tool).startswith(_WEB_TOOLS) for tool in tools)
+
+
+def system_pieces(content: SystemText | Document) -> tuple[Piece, ...]:
+    """Return the text block of rules, role, examples or a document; none for empty text."""
+    text = content.text if isinstance(content, SystemText) else _rendered(content)
+    return (text_piece(text),) if text.strip() else ()
+
+
+def text_piece(text: str) -> Piece:
+    """Return a text block."""
+    return piece(BlockKind.TEXT, text_data(text))
+
+
+def text_data(text: str) -> bytes:
+    """Return the JSON of a text block."""
+    return b'{"type":"text","text":%b}' % dumps(text)
+
+
+def _rendered(document: Document) -> str:
+    uri = json.dumps(document.uri, ensure_ascii=False)
+    return f"<document uri={uri}>\n{document.text}\n</document>"
+
+
+def _tool_kind(tool: Mapping[str, Json]) -> BlockKind:
+    if tool.get("defer_loading") is True:
+        return BlockKind.DEFERRED_TOOL
+    return BlockKind.TOOLSET if "toolset" in _type(tool) else BlockKind.TOOL
+
+
+def _type(tool: Mapping[str, Json]) -> str:
+    return str(tool.get("type", ""))

@@ -1,0 +1,73 @@
+"""The API's own items of a turn, as they are kept in the history and sent back.
+
+An item with a `type` is a whole content block. One without adds its fields to the block before it
+(`caller` of a tool call, `citations` of a text), separates two texts (`{}`), or names the response
+(`message_id`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from agentkit.blocks import VendorItem
+from agentkit.caching.policy import BlockKind
+from agentkit.errors import RequestRefused
+from agentkit.models.hosted.anthropic.pieces import dumps
+
+ADDED_FIELDS = ("caller", "citations")
+MESSAGE_ID = "message_id"
+SEPARATOR = "{}"
+
+
+def fields_of(item: VendorItem) -> Mapping[str, object]:
+    """Return the item as an object.
+
+    Raises:
+        RequestRefused: it is no JSON object.
+    """
+    try:
+        value = json.loads(item.data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise RequestRefused(
+            f"a vendor item of {item.source!r} is no JSON object: {item.data[:80]!r}; leave it out"
+        )
+    return value
+
+
+def added_fields(fields: Mapping[str, object]) -> bytes:
+    """Return what an item without a type adds to the block before it."""
+    return b",".join(dumps(name) + b":" + dumps(fields[name]) for name in ADDED_FIELDS if name in fields)
+
+
+def kind_of(block_type: str) -> BlockKind:
+    """Return what a whole block is to caches."""
+    if block_type in _KINDS:
+        return _KINDS[block_type]
+    if block_type.endswith("_tool_result"):
+        return BlockKind.SERVER_TOOL_RESULT
+    # Of a type that we do not know we cannot say that it may be marked; redacted ones never are.
+    return BlockKind.REDACTED_THINKING
+
+
+def is_thinking(kind: BlockKind) -> bool:
+    """Whether a block may be bound to the prefix before it."""
+    return kind in (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
+
+
+def is_called_by_code(fields: Mapping[str, object]) -> bool:
+    """Whether an item says that code in the sandbox made the call before it."""
+    caller = fields.get("caller")
+    return isinstance(caller, Mapping) and caller.get("type") != "direct"
+
+
+_KINDS = {
+    "redacted_thinking": BlockKind.REDACTED_THINKING,
+    "server_tool_use": BlockKind.SERVER_TOOL_USE,
+    "mcp_tool_use": BlockKind.SERVER_TOOL_USE,
+    "mcp_tool_result": BlockKind.SERVER_TOOL_RESULT,
+    "compaction": BlockKind.COMPACTION,
+    "container_upload": BlockKind.CONTAINER_UPLOAD,
+}
