@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentkit.caching.chain import changed_settings, settings
@@ -28,7 +29,7 @@ class Sent:
     wire: tuple[WireBlock, ...]
     """All blocks in the provider's cache order."""
     request: CacheRequest
-    """Aligned with `wire`."""
+    """Aligned with `wire`; its token counts are the ones that the plan was made with."""
     n_volatile: int = 0
     settings: tuple[tuple[Change, str], ...] = ()
     """What entries are keyed by, beside the blocks."""
@@ -44,16 +45,25 @@ class Sent:
     """Seconds that the cache keeps them, from the request's start; None: not published."""
 
     @staticmethod
-    def of(layout: Layout, request: ModelRequest, policy: Policy) -> Sent:
+    def of(
+        layout: Layout,
+        request: ModelRequest,
+        policy: Policy,
+        *,
+        cache_request: CacheRequest | None = None,
+    ) -> Sent:
         """Return what is sent with this layout. Everything but the volatile end counts as cached.
 
         Once it is answered, `agentkit.caching.judge.remembered` says what really is.
+        `cache_request` is the layout's with better token counts, where there is one: that for which
+        the plan was made.
         """
+        planned = layout.cache_request if cache_request is None else cache_request
         return Sent(
             wire=layout.blocks,
-            request=layout.cache_request,
+            request=planned,
             n_volatile=layout.n_volatile,
-            settings=settings(layout.cache_request, policy.invalidations),
+            settings=settings(planned, policy.invalidations),
             context=request.context,
             sources=request.sources,
             n_cached=len(layout.blocks) - layout.n_volatile,
@@ -66,7 +76,7 @@ class Sent:
 
     def tokens(self, n_blocks: int) -> int:
         """Return the estimated tokens of the first blocks."""
-        return sum(wire.block.n_tokens for wire in self.wire[:n_blocks])
+        return sum(block.n_tokens for block in islice(self.request.blocks, n_blocks))
 
     def begin_of(self, section: Section) -> int:
         """Return the index of the first block of a section."""

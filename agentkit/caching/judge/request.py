@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 
 from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.judge.bill import Bill, lost_usd, parts_bill
-from agentkit.caching.judge.causes import Facts, shortfall_of
+from agentkit.caching.judge.causes import shortfall_of
+from agentkit.caching.judge.changes import Facts
 from agentkit.caching.judge.split import NoSplit, split_of
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import (
@@ -125,8 +127,8 @@ def remembered(sent: Sent, *, plan: CachePlan, policy: Policy, actual: InputSpli
     if not isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
         return replace(sent, n_cached=sent.n_stable, life_s=_life_s(policy, plan))
     n_cached, n_tokens = 0, 0
-    for wire in sent.wire[: sent.n_stable]:
-        n_tokens += wire.block.n_tokens
+    for block in islice(sent.request.blocks, sent.n_stable):
+        n_tokens += block.n_tokens
         if n_tokens > cached:
             break
         n_cached += 1

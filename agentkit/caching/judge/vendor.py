@@ -23,6 +23,13 @@ def vendor_says(note: str | None) -> Said | None:
     return next((_REASONS[word] for word in _WORD.findall(note) if word in _REASONS), None)
 
 
+def vendor_lost(note: str | None) -> int:
+    """Return how many tokens the vendor says were lost (its own estimate); 0 if it does not."""
+    found = None if note is None else _NUMBER.search(note)
+    return 0 if found is None else int(found[0])
+
+
+_NUMBER = re.compile(r"\d+")
 _WORD = re.compile(r"[a-z_]+")
 
 _REASONS: dict[str, Said] = {
