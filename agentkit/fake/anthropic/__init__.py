@@ -1,0 +1,1 @@
+"""The Messages API: parse.py with checks.py, answer.py, diagnose.py."""

@@ -1,0 +1,1 @@
+"""Gemini: generateContent and its stream (parse.py, answer.py), cachedContents (contents.py)."""
