@@ -70,7 +70,12 @@ PRICES: tuple[PriceRow, ...] = (
     _row("claude-sonnet-5", rates=_rates("2", "0.20", "10")),
     _row("claude-sonnet-4-6", rates=_rates("3", "0.30", "15")),
     # Retires on 2026-11-30 (client 2.14.0, DEPRECATED_MODELS).
-    _row("claude-sonnet-4-5", rates=_rates("3", "0.30", "15"), us_only=False),
+    _row(
+        "claude-sonnet-4-5",
+        rates=_rates("3", "0.30", "15"),
+        long=LengthTier(above_tokens=200_000, rates=_rates("6", "0.60", "22.5")),
+        us_only=False,
+    ),
     _row(
         "claude-haiku-5-5",
         rates=_rates("0.10", "0.01", "0.50"),

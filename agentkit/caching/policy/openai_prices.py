@@ -18,6 +18,7 @@ def _row(
     *,
     writes: bool = True,
     long: bool = True,
+    fast: str = "2",
     valid_from: date | None = None,
     source: Source | None = None,
 ) -> PriceRow:
@@ -41,7 +42,7 @@ def _row(
         source=source or _PACKAGES,
         valid_from=valid_from,
         long=tier if long else None,
-        fast=rates.scaled(D(2)),
+        fast=rates.scaled(D(fast)),
         batch_factor=D("0.5"),
     )
 
@@ -68,10 +69,10 @@ PRICES: tuple[PriceRow, ...] = (
     _row("gpt-5.6-sol", "4", "0.40", "20"),
     _row("gpt-5.6-terra", "2", "0.20", "12"),
     _row("gpt-5.6-luna", "0.20", "0.02", "1.20"),
-    _row("gpt-5.5", "5", "0.50", "30", writes=False),
+    _row("gpt-5.5", "5", "0.50", "30", writes=False, fast="2.5"),
     _row("gpt-5.4", "2.5", "0.25", "15", writes=False),
-    _row("gpt-5.4-mini", "0.75", "0.075", "4.5", writes=False),
+    _row("gpt-5.4-mini", "0.75", "0.075", "4.5", writes=False, long=False),
     _row("gpt-5", "1.25", "0.125", "10", writes=False, long=False),
-    _row("gpt-4.1", "2", "0.50", "8", writes=False, long=False),
-    _row("gpt-4o", "2.5", "1.25", "10", writes=False, long=False),
+    _row("gpt-4.1", "2", "0.50", "8", writes=False, long=False, fast="1.75"),
+    _row("gpt-4o", "2.5", "1.25", "10", writes=False, long=False, fast="1.7"),
 )
