@@ -61,9 +61,13 @@ class CallLog:
         for block in message.blocks:
             if isinstance(block, ToolCall):
                 last = block
-            elif isinstance(block, VendorItem) and last and self._dialect.is_own(block.source):
-                if is_called_by_code(fields_of(block)):
-                    found.add(last.id)
+            elif (
+                last is not None
+                and isinstance(block, VendorItem)
+                and self._dialect.is_own(block.source)
+                and is_called_by_code(fields_of(block))
+            ):
+                found.add(last.id)
         return frozenset(found)
 
 

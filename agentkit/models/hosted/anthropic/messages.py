@@ -85,9 +85,7 @@ def _assistant_block(block: AssistantBlock, dialect: Dialect, calls: Calls) -> I
             # Without its signature the API takes it for forged.
             if block.signature and dialect.takes_thinking(block.source):
                 data = b'{"type":"thinking","thinking":%b,"signature":%b}'
-                yield piece(
-                    BlockKind.THINKING, data % (dumps(block.text), dumps(block.signature))
-                )
+                yield piece(BlockKind.THINKING, data % (dumps(block.text), dumps(block.signature)))
         case ToolCall():
             yield _call_piece(block, calls)
         case VendorItem():

@@ -91,11 +91,13 @@ class AnthropicOptions:
     @property
     def all_betas(self) -> tuple[str, ...]:
         """The beta headers, sorted: their set is part of what entries are keyed by."""
-        edits = (self.context_management or {}).get("edits", ())
-        kinds = [
-            edit.get("type") for edit in edits if isinstance(edit, Mapping)  # type: ignore[union-attr]
-        ]
-        needed = {_EDIT_BETAS[kind] for kind in kinds if kind in _EDIT_BETAS}  # type: ignore[index]
+        edits = (self.context_management or {}).get("edits")
+        kinds = (
+            [str(edit.get("type")) for edit in edits if isinstance(edit, Mapping)]
+            if isinstance(edits, list | tuple)
+            else []
+        )
+        needed = {_EDIT_BETAS[kind] for kind in kinds if kind in _EDIT_BETAS}
         return tuple(sorted(needed | set(self.betas)))
 
     @property

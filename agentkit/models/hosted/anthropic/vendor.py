@@ -39,7 +39,9 @@ def fields_of(item: VendorItem) -> Mapping[str, object]:
 
 def added_fields(fields: Mapping[str, object]) -> bytes:
     """Return what an item without a type adds to the block before it."""
-    return b",".join(dumps(name) + b":" + dumps(fields[name]) for name in ADDED_FIELDS if name in fields)
+    return b",".join(
+        dumps(name) + b":" + dumps(fields[name]) for name in ADDED_FIELDS if name in fields
+    )
 
 
 def kind_of(block_type: str) -> BlockKind:

@@ -1,0 +1,205 @@
+"""The final bytes of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agentkit.blocks import Json
+from agentkit.caching.plan.plan import CachePlan
+from agentkit.caching.policy import AnthropicPolicy, BlockKind, Ttl
+from agentkit.caching.request import Role
+from agentkit.errors import RequestRefused
+from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.anthropic.identity import tool_choice_param
+from agentkit.models.hosted.anthropic.layout import AnthropicLayout
+from agentkit.models.hosted.anthropic.limits import default_max_tokens
+from agentkit.models.hosted.anthropic.options import AnthropicOptions
+from agentkit.models.hosted.anthropic.pieces import dumps, spliced
+from agentkit.models.hosted.wire import Body, WireBlock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnthropicBody(Body):
+    """A finished request, and what it takes to finish it in another way."""
+
+    prompt: bytes
+    """Tools, system and stable messages as members of the body; the list of messages is open."""
+    volatile: bytes
+    """The messages for this request only, each after its comma."""
+    settings: Mapping[str, Json]
+    is_marked: bool
+    keeps_thinking: bool
+    """Whether the thinking of the answer can be sent back. It cannot where it is bound to a prefix
+    with volatile text, which no later request has."""
+
+    def continued(self, turn: tuple[bytes, ...]) -> bytes:
+        """Return the request with the blocks of a paused turn at its end."""
+        messages = self.volatile + b"," + _message(Role.ASSISTANT, turn)
+        return _finished(self.prompt + messages, self.settings)
+
+    def touching(self) -> bytes | None:
+        """Return the same prefix and marks without an answer; None if the API refuses that.
+
+        Source: documentation of 2026-08-21, pre-warming.
+        """
+        settings = dict(self.settings)
+        forced = _member(settings, "tool_choice", "type") in ("any", "tool")
+        budgeted = _member(settings, "thinking", "type") == "enabled"
+        formed = _member(settings, "output_config", "format") is not None
+        if not self.is_marked or forced or budgeted or formed:
+            return None
+        del settings["stream"]
+        return _finished(self.prompt, settings | {"max_tokens": 0})
+
+
+def finish(
+    layout: AnthropicLayout,
+    plan: CachePlan,
+    request: ModelRequest,
+    *,
+    model: str,
+    policy: AnthropicPolicy,
+    options: AnthropicOptions,
+) -> AnthropicBody:
+    """Return the final bytes: the pieces, joined, with the plan's marks.
+
+    Raises:
+        RequestRefused: the API would refuse a mark of the plan.
+    """
+    _check_marks(layout, plan, policy)
+    blocks = _marked(layout.blocks, plan)
+    cached = layout.cache_request
+    n_tools, n_system = len(cached.tools), len(cached.system)
+    at = n_tools + n_system
+    messages: list[bytes] = []
+    for message in cached.messages:
+        end = at + len(message.blocks)
+        messages.append(_message(message.role, blocks[at:end]))
+        at = end
+    n_stable = len(messages) - (1 if layout.n_volatile else 0)
+    members = []
+    if n_tools:
+        members.append(b'"tools":[%b]' % b",".join(blocks[:n_tools]))
+    if n_system:
+        members.append(b'"system":[%b]' % b",".join(blocks[n_tools : n_tools + n_system]))
+    members.append(b'"messages":[%b' % b",".join(messages[:n_stable]))
+    prompt = b",".join(members)
+    volatile = b"".join(b"," + message for message in messages[n_stable:])
+    settings = _settings(layout, request, model, options)
+    betas = options.all_betas
+    return AnthropicBody(
+        data=_finished(prompt + volatile, settings),
+        headers={"anthropic-beta": ",".join(betas)} if betas else {},
+        prompt=prompt,
+        volatile=volatile,
+        settings=settings,
+        is_marked=bool(plan.marks),
+        keeps_thinking=not (layout.n_volatile and policy.thinking_is_bound),
+    )
+
+
+def cache_control(ttl: Ttl | None) -> bytes:
+    """Return the field that marks a block."""
+    lifetime = b"" if ttl is None else b',"ttl":%b' % dumps(ttl.value)
+    return b'"cache_control":{"type":"ephemeral"%b}' % lifetime
+
+
+def _marked(blocks: tuple[WireBlock, ...], plan: CachePlan) -> tuple[bytes, ...]:
+    found = [wire.data for wire in blocks]
+    for mark in plan.marks:
+        found[mark.index] = spliced(found[mark.index], cache_control(mark.ttl))
+    return tuple(found)
+
+
+def _message(role: Role, blocks: tuple[bytes, ...]) -> bytes:
+    return b'{"role":%b,"content":[%b]}' % (dumps(role.value), b",".join(blocks))
+
+
+def _finished(prompt: bytes, settings: Mapping[str, Json]) -> bytes:
+    return b"{%b],%b" % (prompt, dumps(settings)[1:])
+
+
+def _settings(
+    layout: AnthropicLayout, request: ModelRequest, model: str, options: AnthropicOptions
+) -> dict[str, Json]:
+    """What is no part of the prompt's text. Left out is what leaves the choice to the model."""
+    return {
+        "model": model,
+        "max_tokens": _max_tokens(request, model, options),
+        "stream": True,
+        **dict(_given(layout, request, options)),
+        **options.extra_body,
+    }
+
+
+def _given(
+    layout: AnthropicLayout, request: ModelRequest, options: AnthropicOptions
+) -> Iterator[tuple[str, Json]]:
+    settings = request.settings
+    output: dict[str, Json] = {}
+    if options.effort is not None:
+        output["effort"] = options.effort
+    if layout.output_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": layout.output_schema}  # type: ignore[dict-item]
+    for name, value in (
+        ("tool_choice", tool_choice_param(request, options)),
+        ("thinking", options.thinking_param),
+        ("output_config", output or None),
+        ("temperature", settings.temperature),
+        ("top_k", settings.top_k),
+        ("top_p", settings.top_p),
+        ("stop_sequences", list(settings.stop) or None),
+        ("speed", options.speed),
+        ("service_tier", options.service_tier),
+        ("inference_geo", options.inference_geo),
+        ("context_management", options.context_management),
+    ):
+        if value is not None:
+            yield name, value  # type: ignore[misc]
+    if options.diagnostics:
+        yield "diagnostics", {"previous_message_id": layout.previous_message_id}
+
+
+def _max_tokens(request: ModelRequest, model: str, options: AnthropicOptions) -> int:
+    given = request.settings.max_tokens or options.max_tokens
+    if given is not None:
+        return given
+    budget = options.thinking if isinstance(options.thinking, int) else 0
+    return default_max_tokens(model, budget)
+
+
+def _member(settings: Mapping[str, Json], name: str, member: str) -> Json:
+    value = settings.get(name)
+    return value.get(member) if isinstance(value, Mapping) else None
+
+
+def _check_marks(layout: AnthropicLayout, plan: CachePlan, policy: AnthropicPolicy) -> None:
+    """Raise where the API would answer 400, or the cache would write what nobody reads."""
+    allowed = [choice.ttl for choice in policy.ttls]
+    n_stable = len(layout.blocks) - layout.n_volatile
+    ttls: list[Ttl] = []
+    for mark in plan.marks:
+        if not 0 <= mark.index < n_stable:
+            raise _bad(f"block {mark.index} is not among the {n_stable} stable blocks")
+        block = layout.blocks[mark.index].block
+        if block.kind not in policy.markable or (
+            block.kind is BlockKind.TEXT and not block.n_tokens
+        ):
+            raise _bad(f"block {mark.index} is {block.kind.value!r}, which cannot be marked")
+        ttls.append(mark.ttl or policy.default_ttl)
+        if ttls[-1] not in allowed:
+            raise _bad(f"block {mark.index} asks for {ttls[-1].value!r}, allowed are {allowed}")
+    if len({mark.index for mark in plan.marks}) > policy.mark_budget:
+        raise _bad(f"{len(plan.marks)} marks, at most {policy.mark_budget} are allowed")
+    if any(before.index >= after.index for before, after in pairwise(plan.marks)):
+        raise _bad("the marks are not in the order of their blocks, one for each")
+    if policy.longer_ttl_first and any(
+        before.seconds < after.seconds for before, after in pairwise(ttls)
+    ):
+        raise _bad("a longer lifetime comes after a shorter one")
+
+
+def _bad(problem: str) -> RequestRefused:
+    return RequestRefused(f"the cache plan does not fit the request: {problem}; plan it anew")

@@ -1,0 +1,116 @@
+"""Finished bytes through the official SDK: its address, key, headers and errors, our body."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from agentkit.errors import MissingExtra
+from agentkit.models.hosted.anthropic.errors import translate_error
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+_PATH = "/v1/messages"
+
+_FROM_SDK = (TypeError, json.JSONDecodeError, UnicodeDecodeError)
+"""How the SDK says that there is no key, and that an event is no JSON."""
+
+
+class Sender:
+    """Posts requests once. Retries are the loop's, which can tell the user about them.
+
+    Without a client of the user's, each event loop gets its own: connections belong to the loop
+    that opened them, and a program may run several, one after the other.
+    """
+
+    def __init__(
+        self, client: AsyncAnthropic | None, *, label: str, timeout_s: float | None
+    ) -> None:
+        self._client = client
+        self._label = label
+        self._timeout_s = timeout_s
+        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncAnthropic] = (
+            WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    async def events(
+        self, data: bytes, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Mapping[str, object], None]:
+        """Send the bytes and yield the events of the response, as parsed JSON.
+
+        Raises:
+            RequestRefused: the API can never take the request.
+            ModelError: it failed.
+        """
+        client = self._found()
+        from anthropic import AnthropicError, AsyncStream
+        from httpx2 import HTTPError
+
+        stream: AsyncStream[object] | None = None
+        try:
+            stream = await client.post(
+                _PATH,
+                cast_to=object,
+                content=data,
+                options=self._options(headers),
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+            async for event in stream:
+                if isinstance(event, Mapping):
+                    yield event
+        except (AnthropicError, HTTPError, *_FROM_SDK) as error:
+            raise translate_error(error, self._label) from error
+        finally:
+            if stream is not None:
+                await stream.close()
+
+    async def response(self, data: bytes, headers: Mapping[str, str]) -> Mapping[str, object]:
+        """Send the bytes and return the response, as parsed JSON.
+
+        Raises:
+            RequestRefused: the API can never take the request.
+            ModelError: it failed.
+        """
+        client = self._found()
+        from anthropic import AnthropicError
+
+        try:
+            answer = await client.post(
+                _PATH, cast_to=object, content=data, options=self._options(headers)
+            )
+        except (AnthropicError, *_FROM_SDK) as error:
+            raise translate_error(error, self._label) from error
+        return answer if isinstance(answer, Mapping) else {}
+
+    def _options(self, headers: Mapping[str, str]) -> Any:
+        options: dict[str, object] = {"headers": dict(headers), "max_retries": 0}
+        if self._timeout_s is not None:
+            options["timeout"] = self._timeout_s
+        return options
+
+    def _found(self) -> AsyncAnthropic:
+        if self._client is not None:
+            return self._client
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._own:
+                self._own[loop] = _new_client(self._label)
+            return self._own[loop]
+
+
+def _new_client(label: str) -> AsyncAnthropic:
+    try:
+        from anthropic import AsyncAnthropic
+    except ImportError as error:
+        raise MissingExtra(
+            f"{label} needs Anthropic's client, which is not installed ({error}); "
+            'run: pip install "agentkit-radix[anthropic]"'
+        ) from error
+    return AsyncAnthropic(max_retries=0)
