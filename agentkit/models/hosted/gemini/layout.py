@@ -1,0 +1,190 @@
+"""A request in Gemini's cache order: tools, system instruction, contents.
+
+The order of tools and system instruction in the prompt is not documented; both lie ahead of the
+contents. Gemini has no marks: what a user marked is read like everything else, or kept in a
+cached-content object where that pays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from threading import Lock
+from typing import TypeVar, cast
+
+from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit.caching.plan.draft import SharedBy, SharedPrefix
+from agentkit.caching.plan.expect import expected_reads
+from agentkit.caching.request import CacheRequest, Identity, Message, Role
+from agentkit.context import SystemPart, Tier
+from agentkit.errors import RequestRefused
+from agentkit.models.base import ModelRequest, Reuse, ToolName
+from agentkit.models.hosted.gemini.encode import (
+    Content,
+    contents,
+    system_blocks,
+    text_block,
+    tool_block,
+)
+from agentkit.models.hosted.gemini.options import GeminiOptions
+from agentkit.models.hosted.gemini.vendor import VENDOR
+from agentkit.models.hosted.wire import Layout, WireBlock
+from agentkit.toolset.canonical import canonical_json
+
+EncodedT = TypeVar("EncodedT")
+
+
+class Encoded:
+    """What was encoded before, by what it was made of. Bounded; usable from several threads."""
+
+    def __init__(self, size: int = 4_096) -> None:
+        self._size = size
+        self._kept: OrderedDict[Hashable, object] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable) -> object | None:
+        """Return what is kept for the key, if anything."""
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: Hashable, value: EncodedT) -> EncodedT:
+        """Keep a value, and return it."""
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+        return value
+
+
+def lay_out(
+    request: ModelRequest, *, model: str, options: GeminiOptions, encoded: Encoded
+) -> Layout:
+    """Return the request's pieces.
+
+    Raises:
+        RequestRefused: it has no contents, which the API demands.
+    """
+    tools = _tools(request, encoded)
+    rules, system = _system(request, encoded)
+    found = list(_history(request, model, encoded))
+    stable = [content for content, _ in found]
+    volatile = _volatile(request)
+    if not stable and not volatile:
+        raise RequestRefused(
+            f"{VENDOR}:{model} needs something to answer: the request has no message with content"
+        )
+    blocks = (*tools, *system, *_blocks(stable), *_blocks(volatile))
+    n_volatile = sum(1 for _ in _blocks(volatile))
+    n_front = len(tools) + len(system)
+    return Layout(
+        blocks=blocks,
+        cache_request=CacheRequest(
+            identity=_identity(request, model, options),
+            tools=tuple(wire.block for wire in tools),
+            system=tuple(wire.block for wire in system),
+            messages=tuple(_message(content) for content in (*stable, *volatile)),
+            stream=True,
+        ),
+        shared=_shared(
+            request.reuse,
+            organization=len(tools) + rules,
+            agent=n_front,
+            run=[*_turn_starts(found, n_front), len(blocks) - n_volatile],
+        ),
+        n_volatile=n_volatile,
+    )
+
+
+def _tools(request: ModelRequest, encoded: Encoded) -> tuple[WireBlock, ...]:
+    segments = request.context.front.segments
+    at = next((i for i, segment in enumerate(segments) if segment.tier is Tier.TOOLS), None)
+    key = ("tools", request.toolset.digest, at)
+    known = cast("tuple[WireBlock, ...] | None", encoded.get(key))
+    if known is not None:
+        return known
+    return encoded.put(key, tuple(tool_block(spec, at) for spec in request.toolset.specs))
+
+
+def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlock, ...]]:
+    """Return how many blocks the organisation's rules are, and all blocks of the system."""
+    n_rules, blocks = 0, list[WireBlock]()
+    for index, segment in enumerate(request.context.front.segments):
+        key = ("system", segment.digest, index)
+        known = cast("tuple[WireBlock, ...] | None", encoded.get(key))
+        made = encoded.put(key, system_blocks(segment, index)) if known is None else known
+        blocks += made
+        if segment.part is SystemPart.RULES:
+            n_rules = len(made)
+    return n_rules, tuple(blocks)
+
+
+def _history(request: ModelRequest, model: str, encoded: Encoded) -> Iterator[tuple[Content, bool]]:
+    """Yield the contents of the history, and of each whether it is an assistant's."""
+    for index, segment in enumerate(request.context.segments):
+        message = segment.content
+        if not isinstance(message, UserMessage | AssistantMessage | ToolMessage):
+            continue
+        key = ("history", segment.digest, index)
+        known = cast("tuple[Content, ...] | None", encoded.get(key))
+        if known is None:
+            known = encoded.put(key, contents(message, index, model=model))
+        for content in known:
+            yield content, isinstance(message, AssistantMessage)
+
+
+def _volatile(request: ModelRequest) -> list[Content]:
+    # A content of its own: beside function responses in one content the API counts it as one.
+    text = request.context.volatile
+    return [Content(role=Role.USER, blocks=(text_block(text, None),))] if text else []
+
+
+def _turn_starts(found: list[tuple[Content, bool]], n_front: int) -> Iterator[int]:
+    """Yield where each turn of the model begins, which is where the request for it ended."""
+    at = n_front
+    for content, is_turn in found:
+        if is_turn:
+            yield at
+        at += len(content.blocks)
+
+
+def _shared(
+    reuse: Reuse, *, organization: int, agent: int, run: list[int]
+) -> tuple[SharedPrefix, ...]:
+    ends = {organization: SharedBy.ORGANIZATION}
+    for end, by in [(agent, SharedBy.AGENT), *((end, SharedBy.RUN) for end in run)]:
+        ends.setdefault(end, by)
+    return tuple(
+        SharedPrefix(end=end, by=by, reads=expected_reads(by, reuse))
+        for end, by in sorted(ends.items())
+        if end
+    )
+
+
+def _identity(request: ModelRequest, model: str, options: GeminiOptions) -> Identity:
+    schema = request.output_schema
+    return Identity(
+        model=model,
+        tool_choice=_choice(request),
+        thinking=options.thinking,
+        output_format=None
+        if schema is None
+        else hashlib.blake2b(canonical_json(schema), digest_size=8).hexdigest(),
+    )
+
+
+def _choice(request: ModelRequest) -> str:
+    choice = request.tool_choice
+    if isinstance(choice, ToolName):
+        return choice.name
+    return "any" if choice == "required" else choice
+
+
+def _message(content: Content) -> Message:
+    return Message(content.role, tuple(wire.block for wire in content.blocks))
+
+
+def _blocks(contents: list[Content]) -> Iterator[WireBlock]:
+    return (wire for content in contents for wire in content.blocks)
