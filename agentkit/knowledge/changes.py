@@ -1,0 +1,92 @@
+"""What changed between two versions, and how a model is told. Nothing is dropped in silence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, assert_never
+
+from agentkit.blocks import ToolMessage, UserMessage
+from agentkit.context import Context, Document
+from agentkit.knowledge.errors import KnowledgeError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Added:
+    """A document that was not there before."""
+
+    uri: str
+    text: str
+    etag: str
+    kind: Literal["added"] = field(default="added", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """A document with another text than before."""
+
+    uri: str
+    text: str
+    etag: str
+    kind: Literal["changed"] = field(default="changed", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """A document that is not there any more."""
+
+    uri: str
+    kind: Literal["withdrawn"] = field(default="withdrawn", init=False)
+
+
+Change: TypeAlias = Added | Changed | Withdrawn
+
+
+def as_message(changes: Iterable[Change]) -> UserMessage:
+    """Return the message that tells a model. Append it; what was sent before stays as it is.
+
+    The same changes have the same bytes, in whichever order and whenever they are given.
+
+    Raises:
+        KnowledgeError: there are no changes, so there is nothing to say.
+    """
+    ordered = sorted(changes, key=lambda change: change.uri)
+    if not ordered:
+        raise KnowledgeError("there are no changes; append nothing")
+    return UserMessage.of("\n\n".join([_OPENING, *map(_told, ordered)]))
+
+
+def is_changes(message: object) -> bool:
+    """Return whether a message is one by `as_message`: a new epoch can do without it."""
+    return isinstance(message, UserMessage) and message.text.startswith(_OPENING)
+
+
+def uris_in(context: Context) -> frozenset[str]:
+    """Return the URIs of the documents that a context has shown: in its front or by a search."""
+    found: set[str] = set()
+    for segment in context:
+        match segment.content:
+            case Document(uri=uri):
+                found.add(_CHUNK.sub("", uri))
+            case ToolMessage(results=results):
+                for result in results:
+                    found.update(_HEADING.findall(result.content))
+    return frozenset(found)
+
+
+def _told(change: Change) -> str:
+    match change:
+        case Added():
+            return f"Document {change.uri!r} is new. This is its text:\n{change.text}"
+        case Changed():
+            return f"Document {change.uri!r} changed. This is its new text:\n{change.text}"
+        case Withdrawn():
+            return f"Document {change.uri!r} was withdrawn: do not use what was said from it."
+        case _:
+            assert_never(change)
+
+
+_CHUNK = re.compile(r"#\d{4,}$")
+_HEADING = re.compile(r"^\[(.+)#\d{4,}\]$", re.MULTILINE)
+_OPENING = "Documents have changed. What is said here replaces what you were shown before."
