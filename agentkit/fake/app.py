@@ -40,10 +40,17 @@ def routes(fake: FakeProvider) -> list[BaseRoute]:
         *(Route(path, desk.chat, methods=["POST"]) for path in chat),
         *(Route(path, desk.deepseek, methods=["POST"]) for path in _under("/deepseek")),
         Route("/v1/models", desk.models),
-        Route("/v1beta/models/{action:path}", desk.generate, methods=["POST"]),
-        Route("/v1beta/cachedContents", desk.contents, methods=["GET", "POST"]),
-        Route("/v1beta/cachedContents/{name}", desk.content, methods=["GET", "PATCH", "DELETE"]),
+        *(route for version in ("/v1", "/v1beta") for route in _gemini(desk, version)),
         Route("/__ledger__", desk.ledger),
+    ]
+
+
+def _gemini(desk: Desk, version: str) -> list[Route]:
+    contents = f"{version}/cachedContents"
+    return [
+        Route(f"{version}/models/{{action:path}}", desk.generate, methods=["POST"]),
+        Route(contents, desk.contents, methods=["GET", "POST"]),
+        Route(f"{contents}/{{name}}", desk.content, methods=["GET", "PATCH", "DELETE"]),
     ]
 
 

@@ -104,7 +104,7 @@ def totals(records: Iterable[Record]) -> list[Total]:
     return [_total(*key, group) for key, group in groups.items()]
 
 
-def to_json(records: Sequence[Record], storage_cost: Decimal | None) -> dict[str, Any]:
+def to_json(records: Sequence[Record], contents_cost: Decimal | None) -> dict[str, Any]:
     """Return the whole ledger as JSON."""
     return {
         "totals": [
@@ -123,12 +123,12 @@ def to_json(records: Sequence[Record], storage_cost: Decimal | None) -> dict[str
             }
             for total in totals(records)
         ],
-        "storage_cost": _text(storage_cost),
+        "contents_cost": _text(contents_cost),
         "requests": [record.to_json() for record in records],
     }
 
 
-def to_text(records: Sequence[Record], storage_cost: Decimal | None) -> str:
+def to_text(records: Sequence[Record], contents_cost: Decimal | None) -> str:
     """Return the sums as a table for people."""
     if not records:
         return "No request came in."
@@ -144,8 +144,8 @@ def to_text(records: Sequence[Record], storage_cost: Decimal | None) -> str:
         )
         for reason, n_requests in total.misses:
             lines.append(f"    {reason}: {n_requests:,} requests")
-    if storage_cost is None or storage_cost:
-        lines.append(f"storage of cached contents: {_money(storage_cost)} USD")
+    if contents_cost is None or contents_cost:
+        lines.append(f"making and keeping cached contents: {_money(contents_cost)} USD")
     return "\n".join(lines)
 
 

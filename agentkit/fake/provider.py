@@ -7,7 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -129,17 +128,6 @@ class FakeProvider:
         """What became of the requests that reached a cache, in the order of their arrival."""
         return [record.outcome for record in self.records if record.outcome is not None]
 
-    @property
-    def storage_cost(self) -> Decimal | None:
-        """What keeping cached contents has cost, in USD; None if a price is unknown."""
-        total = Decimal(0)
-        for name in self.contents.names():
-            cost = self.caches.gemini.storage_cost(name)
-            if cost is None:
-                return None
-            total += cost
-        return total
-
     def transport(self) -> FakeTransport:
         """Return a transport for `httpx2.AsyncClient` and `httpx2.Client`: no socket is opened.
 
@@ -152,11 +140,11 @@ class FakeProvider:
 
     def ledger(self) -> dict[str, Any]:
         """Return reads, writes, costs and misses as JSON."""
-        return ledger.to_json(self.records, self.storage_cost)
+        return ledger.to_json(self.records, self.contents.cost())
 
     def report(self) -> str:
         """Return the sums as a table for people."""
-        return ledger.to_text(self.records, self.storage_cost)
+        return ledger.to_text(self.records, self.contents.cost())
 
     def remember(self, request: CacheRequest, response_id: str) -> None:
         """Keep a request, for diagnostics."""

@@ -59,7 +59,7 @@ def _of_type(kind: str, schema: JsonObject, root: JsonObject, depth: int) -> Jso
         case "null":
             return None
         case _:
-            return "x" * max(1, schema.get("minLength", 1))
+            return "x" * max(1, int(schema.get("minLength", 1)))
 
 
 def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from agentkit.caching.policy import plain_name
@@ -21,6 +22,7 @@ class Contents:
         self._cache = cache
         self._extra: dict[str, tuple[str | None, datetime]] = {}
         """Display name, and when it was last changed."""
+        self._creation: list[Decimal | None] = []
 
     def create(self, call: HttpCall, now: datetime) -> JsonObject:
         """Make an object.
@@ -49,6 +51,9 @@ class Contents:
         if isinstance(content, Refused):
             raise Problem(content.message, status=content.status)
         self._extra[content.name] = (field(body, "displayName"), now)
+        self._creation.append(
+            None if content.creation_cost is None else content.creation_cost.total
+        )
         return self._json(content)
 
     def get(self, name: str, tenant: Tenant) -> JsonObject:
@@ -88,9 +93,11 @@ class Contents:
         _found(self._cache.delete(name, tenant))
         return {}
 
-    def names(self) -> list[str]:
-        """Return the names of all objects there ever were."""
-        return list(self._extra)
+    def cost(self) -> Decimal | None:
+        """Return what making and keeping all objects has cost, in USD; None if it is not known."""
+        costs = [*self._creation, *map(self._cache.storage_cost, self._extra)]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, Decimal(0)) if len(known) == len(costs) else None
 
     def _json(self, content: CachedContent) -> dict[str, Any]:
         display_name, updated = self._extra[content.name]
