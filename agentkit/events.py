@@ -25,6 +25,7 @@ from agentkit.errors import ModelError
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
+    from agentkit.caching.iterations import ModelUsage
     from agentkit.caching.verdict import Verdict
     from agentkit.result import RunResult
 
@@ -89,6 +90,8 @@ class UsageEvent:
     timing: Timing = field(default_factory=Timing)
     cache_note: str | None = None
     """What the vendor's own diagnostics say about a cache miss."""
+    parts: tuple[ModelUsage, ...] = ()
+    """What other models did within the request (advisors, fallbacks); not part of `usage`."""
     kind: Literal["usage"] = field(default="usage", init=False)
 
 
