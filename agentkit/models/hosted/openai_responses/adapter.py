@@ -62,7 +62,11 @@ class ResponsesAdapter:
         self._model = model
         self._options = options or ResponsesOptions()
         self._clients = Clients(client, self.label, _KEY, self._options.base_url)
-        self._encoder = Encoder(label=self.label, image_detail=self._options.image_detail)
+        self._encoder = Encoder(
+            label=self.label,
+            image_detail=self._options.image_detail,
+            strict_tools=self._options.strict_tools,
+        )
         self._store = PieceStore()
         self._now_s = now_s
         self._unknown: frozenset[str] = frozenset()

@@ -38,6 +38,7 @@ from agentkit.models.hosted.openai_responses.pieces import (
     Piece,
     piece,
 )
+from agentkit.models.hosted.openai_responses.strict import strict_form
 from agentkit.toolset import ToolSpec
 from agentkit.warn import warn_user
 
@@ -48,10 +49,13 @@ class Encoder:
 
     label: str
     image_detail: str = "auto"
+    strict_tools: bool = False
 
     def tool(self, spec: ToolSpec) -> Piece:
         """Return a tool's definition: its pinned bytes, and what the API wants beside them."""
-        data = spec.bytes[:-1] + b',"strict":false,"type":"function"}'
+        # Only where the schema is strict as it stands: its bytes are pinned.
+        strict = self.strict_tools and strict_form(spec.parameters) == spec.parameters
+        data = spec.bytes[:-1] + f',"strict":{_json(strict)},"type":"function"}}'.encode()
         return piece(data, kind=BlockKind.TOOL, n_tokens=data_tokens(data))
 
     def segment(self, segment: Segment) -> tuple[Entry, ...]:

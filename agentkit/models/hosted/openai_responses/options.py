@@ -26,6 +26,8 @@ class ResponsesOptions:
     service_tier: ServiceTier | None = None
     """`flex` costs half, `fast` twice; tiers do not share a cache."""
     parallel_tool_calls: bool = True
+    strict_tools: bool = False
+    """Hold calls to their schemas where strict mode can; part of the tools' bytes."""
     image_detail: Literal["auto", "low", "high", "original"] = "auto"
     encrypted_reasoning: bool | None = None
     """Whether reasoning comes along to be replayed. None: where the model reasons."""

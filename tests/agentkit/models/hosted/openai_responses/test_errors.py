@@ -1,0 +1,196 @@
+"""Errors of OpenAI's client become ours, through the client itself."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import pytest
+import respx
+
+from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
+from agentkit.models.hosted.openai_common import (
+    Clients,
+    new_client,
+    rejected_cache_fields,
+    retry_after_s,
+)
+from tests.agentkit.models.hosted.openai_responses.talk import (
+    URL,
+    adapter,
+    collect,
+    created,
+    plan,
+    refused,
+    sse,
+    text,
+    turns,
+)
+
+PLAIN = plan(mode="implicit")
+
+
+async def failure(router: respx.Router, **answer: Any) -> ModelError:
+    """The error that a run sees, after exactly one request."""
+    route = router.post(URL).mock(**answer)
+    api, made = adapter(), turns()[0]
+    finished = api.body(api.layout(made), PLAIN, made)
+    with pytest.raises(ModelError) as caught:
+        await collect(api, finished)
+    assert route.call_count == 1, "the loop retries, not the client"
+    return caught.value
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+async def test_passing_failures_may_be_retried(httpx2_mock: respx.Router, status: int) -> None:
+    answer = httpx.Response(
+        status, headers={"retry-after": "7"}, json={"error": {"message": "later"}}
+    )
+
+    error = await failure(httpx2_mock, return_value=answer)
+
+    assert (error.retryable, error.retry_after_s) == (True, 7.0)
+    assert "openai:gpt-6-sol" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("exception", "says"),
+    [(httpx.ConnectError("no route"), "cannot be reached"), (httpx.ReadTimeout("x"), "timed out")],
+)
+async def test_lost_connections_may_be_retried(
+    httpx2_mock: respx.Router, exception: Exception, says: str
+) -> None:
+    error = await failure(httpx2_mock, side_effect=exception)
+
+    assert error.retryable
+    assert says in str(error)
+
+
+async def test_an_exhausted_quota_is_not_retried(httpx2_mock: respx.Router) -> None:
+    answer = refused("You exceeded your quota", 429, code="insufficient_quota")
+
+    error = await failure(httpx2_mock, return_value=answer)
+
+    assert not error.retryable
+    assert "OPENAI_API_KEY has no quota left" in str(error)
+
+
+async def test_a_request_above_the_whole_rate_limit_is_refused(httpx2_mock: respx.Router) -> None:
+    answer = refused("Request too large for gpt-6-sol on tokens per min", 429, type="tokens")
+
+    assert isinstance(await failure(httpx2_mock, return_value=answer), RequestRefused)
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+async def test_what_can_never_work_is_refused(httpx2_mock: respx.Router, status: int) -> None:
+    error = await failure(httpx2_mock, return_value=refused("too long", status))
+
+    assert isinstance(error, RequestRefused)
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_wrong_key_names_the_variable(httpx2_mock: respx.Router, status: int) -> None:
+    error = await failure(httpx2_mock, return_value=refused("bad key", status))
+
+    assert not error.retryable
+    assert "check the key in OPENAI_API_KEY" in str(error)
+
+
+async def test_the_server_may_forbid_a_retry(httpx2_mock: respx.Router) -> None:
+    answer = httpx.Response(500, headers={"x-should-retry": "false"}, json={})
+
+    error = await failure(httpx2_mock, return_value=answer)
+
+    assert not error.retryable
+    assert not isinstance(error, RequestRefused)
+
+
+async def test_a_stream_that_is_cut_off_may_be_retried(httpx2_mock: respx.Router) -> None:
+    error = await failure(httpx2_mock, return_value=sse(created(), text("Hel")))
+
+    assert error.retryable
+    assert "cut off" in str(error)
+
+
+async def test_an_error_inside_the_stream_is_translated(httpx2_mock: respx.Router) -> None:
+    event = {"type": "error", "error": {"code": "server_error", "message": "oops"}}
+
+    error = await failure(httpx2_mock, return_value=sse(created(), event))
+
+    assert error.retryable
+    assert "oops" in str(error)
+
+
+NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "2.5"}, 2.5),
+        ({"retry-after-ms": "250", "retry-after": "1"}, 0.25),
+        ({"retry-after": "Sun, 29 Nov 2026 12:00:30 GMT"}, 30.0),
+        ({"retry-after": "Sun, 29 Nov 2026 11:00:00 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360.0),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h2m3.5s"}, 3723.5),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20ms"}, 0.02),
+        ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}, None),
+        (
+            {
+                "x-ratelimit-remaining-requests": "0",
+                "x-ratelimit-reset-requests": "1s",
+                "x-ratelimit-remaining-tokens": "0",
+                "x-ratelimit-reset-tokens": "4s",
+            },
+            4.0,
+        ),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "later"}, None),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait_is_read_from_every_form(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after_s(headers, now=NOW) == seconds
+
+
+def test_a_refusal_is_searched_for_the_cache_fields_that_it_names() -> None:
+    assert rejected_cache_fields("Unknown parameter: 'prompt_cache_options'.") == (
+        "prompt_cache_options",
+    )
+    assert rejected_cache_fields("context too long") == ()
+
+
+def test_without_the_client_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+
+    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[openai\]"'):
+        new_client("openai:gpt-6-sol", "OPENAI_API_KEY")
+
+
+def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_ADMIN_KEY", raising=False)
+
+    with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
+        new_client("openai:gpt-6-sol", "OPENAI_API_KEY")
+
+
+async def test_a_loop_has_one_client_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
+
+    first = clients.get()
+    assert clients.get() is first
+    await clients.aclose()
+
+    assert first.is_closed()
+    assert clients.get() is not first
+    await clients.aclose()
