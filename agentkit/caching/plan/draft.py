@@ -29,7 +29,12 @@ class SharedPrefix:
     """How many of the request's blocks it has, counted over `CacheRequest.blocks`."""
     by: SharedBy
     reads: Decimal
-    """How many more requests are expected to need an entry that ends here, while it lives."""
+    """How many more requests are expected to need an entry that ends here, and no longer one.
+
+    Below 1 it is a chance, taken to be the same again after each request."""
+    gap_s: Decimal | None = None
+    """Expected seconds until the next of them. None: an entry of any lifetime is still there; for
+    the run's own end, what the draft says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,8 @@ class Draft:
     shared: tuple[SharedPrefix, ...]
     """In the order of their ends. The last may be the run's own: everything that is not volatile.
 
-    Earlier ends of the run (where its earlier requests ended) are among them, by `RUN`."""
+    Earlier ends of the run (where its earlier requests ended) are among them, by `RUN`; the
+    planner only looks for entries there, it does not count their reads."""
     n_volatile: int = 0
     """Blocks at the end that no other request has; nothing may be written behind their start."""
     gap_s: Decimal = Decimal(30)
@@ -49,6 +55,10 @@ class Draft:
     """Chance that the gap is longer than the shortest lifetime, e.g. because of a slow tool."""
     slow_gap_s: Decimal = Decimal(900)
     """How long such a gap is."""
+    keep_alive: bool = False
+    """Whether somebody will keep the run's entry alive in a slow gap, see `keep_alive.py`."""
+    priority: int = 0
+    """Higher is served sooner, where the server can be asked for it."""
     session: str = ""
     """One conversation; spreads keys whose rate is too high."""
     tenant: str = ""

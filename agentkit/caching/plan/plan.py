@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from agentkit.caching.policy import Cost, InputSplit, Ttl
-from agentkit.caching.request import CacheRequest, Mark, Message, OpenAiOptions
+from agentkit.caching.request import CacheRequest, Mark, OpenAiOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,15 @@ class CachePlan:
     """All marks in wire order, the user's among them."""
     cache_key: str | None = None
     """OpenAI's `prompt_cache_key`, DeepSeek's `user_id`, and the like."""
+    key_base: str | None = None
+    """The key before it was split by session; what `KeyRates` counts by."""
     openai: OpenAiOptions = field(default_factory=OpenAiOptions)
     hints: Hints = field(default_factory=Hints)
     cached_front: CachedFront | None = None
     mask: frozenset[str] | None = None
     """The tools to name in the request's own mask; None where the API has none, or all may."""
+    keep_alive: bool = False
+    """Whether a slow gap is to be bridged by pings: nothing else that is cheaper bridges it."""
     siblings_ahead: int = 0
     """How many requests must go ahead before others that share the front find it; 0: none."""
     predicted: Prediction
@@ -76,18 +80,8 @@ class CachePlan:
         blocks = [
             replace(block, mark=marks.get(index)) for index, block in enumerate(request.blocks)
         ]
-        n_tools, n_system = len(request.tools), len(request.system)
-        messages: list[Message] = []
-        at = n_tools + n_system
-        for message in request.messages:
-            end = at + len(message.blocks)
-            messages.append(replace(message, blocks=tuple(blocks[at:end])))
-            at = end
         return replace(
-            request,
-            tools=tuple(blocks[:n_tools]),
-            system=tuple(blocks[n_tools : n_tools + n_system]),
-            messages=tuple(messages),
+            request.with_blocks(blocks),
             identity=replace(request.identity, cache_key=self.cache_key),
             openai=self.openai,
         )

@@ -1,0 +1,158 @@
+"""Anthropic: up to four marks, shared with the user's; a lookback of 20; two lifetimes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from agentkit.caching.plan.draft import Draft, Written
+from agentkit.caching.plan.lives import Life, lives_of
+from agentkit.caching.plan.marks import Room
+from agentkit.caching.plan.needs import needs_of
+from agentkit.caching.plan.notes import mark_notes, siblings_ahead
+from agentkit.caching.plan.placing import MarkRules, place_marks, placed_marks
+from agentkit.caching.plan.plan import CachePlan, Prediction
+from agentkit.caching.plan.predict import blocks_read, predicted
+from agentkit.caching.plan.prompt import Prompt, prompt_of, user_marks
+from agentkit.caching.policy import AnthropicPolicy, Ttl
+from agentkit.caching.simulate.anthropic_checks import (
+    automatic_mark,
+    is_markable,
+    rendered,
+    shown_indexes,
+)
+from agentkit.caching.simulate.anthropic_reach import acting_marks, found_entry, positions_of
+from agentkit.caching.simulate.billing import split_at_marks
+from agentkit.caching.simulate.served import Refused
+from agentkit.errors import ConfigurationError
+
+
+def plan_anthropic(
+    draft: Draft, policy: AnthropicPolicy, written: Written, now: datetime
+) -> CachePlan:
+    """Place the marks.
+
+    Raises:
+        ConfigurationError: the user's own marks are more than the API takes, or on blocks that
+            take none, or in an order that it refuses.
+    """
+    prompt = prompt_of(
+        draft,
+        written,
+        now_s=now.timestamp(),
+        minimum=policy.minimum_tokens or 0,
+        can_mark=lambda block, _: is_markable(block, policy),
+        shown=shown_indexes(draft.request, policy),
+    )
+    users = user_marks(draft, prompt, "cache_control")
+    fixed = {place: mark.ttl or policy.default_ttl for place, mark in users.items()}
+    fixed |= _automatic(draft, policy)
+    _check(draft, prompt, fixed, policy)
+    positions = positions_of(prompt.blocks, policy.lookback.unit)
+    rules = _rules(draft, policy, prompt, fixed, positions, now)
+    needs = needs_of(draft, prompt, rules.lives)
+    placed = place_marks(draft, prompt, needs, rules)
+    marks = fixed | {place: life.ttl or policy.default_ttl for place, life in placed.marks.items()}
+    return CachePlan(
+        marks=placed_marks(prompt, users, placed.marks, policy.default_ttl),
+        cache_key=draft.request.identity.cache_key,
+        openai=draft.request.openai,
+        keep_alive=placed.keep_alive,
+        siblings_ahead=siblings_ahead(prompt, needs),
+        predicted=_predict(draft, policy, prompt, marks, positions, now),
+        notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
+    )
+
+
+def _rules(
+    draft: Draft,
+    policy: AnthropicPolicy,
+    prompt: Prompt,
+    fixed: Mapping[int, Ttl],
+    positions: Sequence[int],
+    now: datetime,
+) -> MarkRules:
+    lives = lives_of(
+        policy,
+        policy.ttls,
+        tokens=prompt.total,
+        at=now,
+        terms=draft.request.terms,
+        idle_s=policy.default_ttl.seconds,
+    )
+    size = policy.lookback.size
+    n_free = policy.mark_budget - len(fixed)
+    # Without a mark of our own only what the user's marks find is read.
+    theirs = list(acting_marks(prompt.blocks, fixed, policy))
+
+    def reaches(marks: Iterable[int], place: int) -> bool:
+        return any(m >= place and positions[m] - positions[place] < size for m in marks)
+
+    return MarkRules(
+        lives=lives,
+        room=Room(total=n_free, writing=n_free),
+        fixed={
+            place: Life(ttl=ttl, seconds=ttl.seconds, write=lives.short.write)
+            for place, ttl in fixed.items()
+        },
+        hit=prompt.n_read if n_free else found_entry(theirs, positions, size, prompt.readable),
+        reaches=reaches,
+        now_s=now.timestamp(),
+    )
+
+
+def _predict(
+    draft: Draft,
+    policy: AnthropicPolicy,
+    prompt: Prompt,
+    marks: Mapping[int, Ttl],
+    positions: Sequence[int],
+    now: datetime,
+) -> Prediction:
+    acting = acting_marks(prompt.blocks, marks, policy)
+    hit = found_entry(list(acting), positions, policy.lookback.size, prompt.readable)
+    minimum = policy.minimum_tokens or 0
+    lengths = [(prompt.tokens[place], ttl) for place, ttl in acting.items()]
+    split = split_at_marks(
+        prompt.total,
+        prompt.length(hit),
+        [(n_tokens, ttl) for n_tokens, ttl in lengths if n_tokens >= minimum],
+    )
+    return predicted(policy, split, hit=blocks_read(prompt, hit), at=now, terms=draft.request.terms)
+
+
+def _automatic(draft: Draft, policy: AnthropicPolicy) -> dict[int, Ttl]:
+    """The mark of the user's top-level `cache_control`, which takes a place too."""
+    if draft.request.automatic is None:
+        return {}
+    found = automatic_mark(rendered(draft.request, policy), policy)
+    if isinstance(found, Refused):
+        raise ConfigurationError(found.message)
+    return {} if found is None else dict([found])
+
+
+def _check(draft: Draft, prompt: Prompt, fixed: Mapping[int, Ttl], policy: AnthropicPolicy) -> None:
+    """Refuse marks of the user that the API would refuse."""
+    where = ", ".join(str(prompt.index[place]) for place in sorted(fixed))
+    if len(fixed) > policy.mark_budget:
+        automatic = (
+            ", one of them by the top-level cache_control" if draft.request.automatic else ""
+        )
+        raise ConfigurationError(
+            f"{len(fixed)} blocks are marked with cache_control (blocks {where} of the "
+            f"request{automatic}), at most {policy.mark_budget} may be; take some away: the "
+            "planner places what is missing"
+        )
+    allowed = [choice.ttl for choice in policy.ttls]
+    for place, ttl in fixed.items():
+        if ttl not in allowed:
+            raise ConfigurationError(
+                f"block {prompt.index[place]} is marked with ttl {ttl.value!r}, which is not one "
+                f"of {[each.value for each in allowed]!r}"
+            )
+    order = [fixed[place] for place in sorted(fixed)]
+    if policy.longer_ttl_first and order != sorted(order, key=lambda ttl: -ttl.seconds):
+        raise ConfigurationError(
+            f"marked blocks {where} have the lifetimes {[ttl.value for ttl in order]!r}; a longer "
+            "one must not come after a shorter one: give earlier marks the longer lifetime"
+        )

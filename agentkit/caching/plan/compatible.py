@@ -1,0 +1,178 @@
+"""OpenAI-compatible servers: they cache by themselves, and take hints of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from agentkit.caching.plan.draft import Draft, Written
+from agentkit.caching.plan.keys import KEY_FIELD, session_key, tenant_salt
+from agentkit.caching.plan.lives import Life, Lives, lives_of
+from agentkit.caching.plan.marks import Room
+from agentkit.caching.plan.needs import needs_of
+from agentkit.caching.plan.notes import front_notes
+from agentkit.caching.plan.placing import MarkRules, Placed, place_marks, placed_marks
+from agentkit.caching.plan.plan import CachePlan, Hints
+from agentkit.caching.plan.predict import common_read, predicted, whole_blocks_within
+from agentkit.caching.plan.prompt import Prompt, front_is_readable, prompt_of, user_marks
+from agentkit.caching.policy import (
+    BlockKind,
+    CompatiblePolicy,
+    InputSplit,
+    ReadableWhen,
+    Salt,
+    Ttl,
+)
+from agentkit.caching.request import Block, OpenAiOptions, Role
+from agentkit.caching.simulate.compatible import whole_blocks
+from agentkit.errors import ConfigurationError
+
+_IDLE_S = 300.0
+"""Where a policy has no lifetime for marked entries: the shortest that any provider gives."""
+_MARKABLE = frozenset([BlockKind.TEXT, BlockKind.IMAGE, BlockKind.DOCUMENT, BlockKind.TOOL_RESULT])
+"""Parts of message contents: what gateways pass `cache_control` on for."""
+_LOOKBACK = 20
+"""Blocks before a mark that are looked at: Anthropic's, and Alibaba's page of 2026-10-11."""
+
+
+def plan_compatible(
+    draft: Draft, policy: CompatiblePolicy, written: Written, now: datetime
+) -> CachePlan:
+    """Choose hints, and marks where they are passed on.
+
+    Raises:
+        ConfigurationError: the user set more marks than are passed on, or on blocks without a
+            place for them.
+    """
+    minimum = policy.minimum_tokens or 0
+    prompt = prompt_of(draft, written, now_s=now.timestamp(), minimum=minimum, can_mark=_takes_mark)
+    lives = lives_of(
+        policy,
+        policy.ttls,
+        tokens=prompt.total,
+        at=now,
+        terms=draft.request.terms,
+        idle_s=policy.idle_s or _IDLE_S,
+    )
+    users = user_marks(draft, prompt, "cache_control")
+    if len(users) > policy.mark_budget:
+        raise ConfigurationError(
+            f"{len(users)} blocks are marked (blocks {', '.join(map(str, users))} of the request), "
+            f"but {policy.provider.value} passes on {policy.mark_budget}; take some away"
+        )
+    fixed = {
+        place: Life(
+            ttl=mark.ttl,
+            seconds=lives.short.seconds if mark.ttl is None else mark.ttl.seconds,
+            write=lives.short.write,
+        )
+        for place, mark in users.items()
+    }
+    placed = _place(draft, policy, prompt, lives, fixed, now)
+    _, common = common_read(prompt)
+    read = whole_blocks(common, prompt.total, policy)
+    split = InputSplit(read=read, uncached=prompt.total - read)
+    shares_work = policy.readable is ReadableWhen.COMPUTED
+    warm = shares_work or front_is_readable(draft, prompt, minimum)
+    return CachePlan(
+        marks=placed_marks(prompt, users, placed.marks, lives.short.ttl),
+        cache_key=draft.request.identity.cache_key,
+        openai=_options(draft, lives, policy),
+        hints=hints_of(draft, policy),
+        mask=draft.mask,
+        keep_alive=placed.keep_alive,
+        siblings_ahead=0 if warm else 1,
+        predicted=predicted(
+            policy,
+            split,
+            hit=whole_blocks_within(prompt, read),
+            at=now,
+            terms=draft.request.terms,
+        ),
+        notes=front_notes(draft, policy, prompt),
+    )
+
+
+def hints_of(draft: Draft, policy: CompatiblePolicy) -> Hints:
+    """Return what the server is told: whose caches, which conversation, how urgent.
+
+    Raises:
+        ConfigurationError: no salt fits what the server takes.
+    """
+    body: dict[str, str | int] = {}
+    headers: dict[str, str] = {}
+    salt = tenant_salt(draft)
+    if policy.salt is not None and salt is not None:
+        body[policy.salt.field] = _checked(salt, policy.salt)
+    if policy.affinity is not None:
+        name = session_key(draft, policy)
+        fields = [each for each in policy.affinity.body_fields if each != KEY_FIELD]
+        # A header passes servers and proxies that refuse fields they do not know.
+        if policy.affinity.headers:
+            headers = dict.fromkeys(policy.affinity.headers, name)
+        else:
+            body |= dict.fromkeys(fields, name)
+    if policy.priority_sign is not None and draft.priority:
+        lower_first = policy.priority_sign == "lower_first"
+        body["priority"] = -draft.priority if lower_first else draft.priority
+    return Hints(body=body, headers=headers)
+
+
+def _checked(salt: str, rule: Salt) -> str:
+    if rule.max_chars is not None and len(salt) > rule.max_chars:
+        raise ConfigurationError(
+            f"{rule.field} may have {rule.max_chars} characters, ours has {len(salt)}; raise "
+            "vllm_salt_max_chars in Switches to what the server takes"
+        )
+    wrong = sorted(set(salt) & set(rule.forbidden))
+    if wrong:
+        raise ConfigurationError(f"{rule.field} may not contain {wrong!r}, got {salt!r}")
+    return salt
+
+
+def _takes_mark(block: Block, _: Role | None) -> bool:
+    return block.kind in _MARKABLE and block.n_tokens > 0
+
+
+def _place(
+    draft: Draft,
+    policy: CompatiblePolicy,
+    prompt: Prompt,
+    lives: Lives,
+    fixed: dict[int, Life],
+    now: datetime,
+) -> Placed:
+    if not policy.mark_budget:
+        return Placed(marks={}, keep_alive=False)
+
+    def reaches(marks: Iterable[int], place: int) -> bool:
+        return any(0 <= mark - place < _LOOKBACK for mark in marks)
+
+    n_free = policy.mark_budget - len(fixed)
+    rules = MarkRules(
+        lives=lives,
+        room=Room(total=n_free, writing=n_free),
+        fixed=fixed,
+        hit=prompt.n_read,
+        reaches=reaches,
+        now_s=now.timestamp(),
+    )
+    return place_marks(draft, prompt, needs_of(draft, prompt, lives), rules)
+
+
+def _options(draft: Draft, lives: Lives, policy: CompatiblePolicy) -> OpenAiOptions:
+    """Return the lifetime for the whole request, where it is chosen and there are no marks.
+
+    The longer one is paid for all that is written. It pays if the chance of a slow gap times what
+    is lost then is more than its premium, here for the same tokens: w_long - w < p (w - r).
+    """
+    options = replace(draft.request.openai, ttl=draft.request.openai.ttl)
+    if policy.mark_budget or not lives.differ or options.ttl is not None:
+        return options
+    slow = draft.slow_chance if draft.gap_s < lives.short.seconds else Decimal(1)
+    saved = slow * (lives.short.write - lives.read)
+    pays = saved > lives.long.write - lives.short.write
+    ttl: Ttl | None = lives.long.ttl if pays else None
+    return replace(options, ttl=ttl)

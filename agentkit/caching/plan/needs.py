@@ -1,0 +1,141 @@
+"""Which later requests will want an entry of this prompt, and what each of them will pay."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+
+from agentkit.caching.plan.draft import Draft, SharedBy
+from agentkit.caching.plan.lives import Lives
+from agentkit.caching.plan.prompt import Prompt, run_ends
+
+PING_MARGIN_S = 20
+"""How long before an entry's end it is read to be kept alive: a ping takes time to arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Later requests whose longest common prefix with this one is the same."""
+
+    at: int
+    """The block whose entry they would read."""
+    tokens: int
+    """Tokens of the prefix that they need."""
+    reads: Decimal
+    short_lives: Decimal
+    """Chance that an entry of the shortest lifetime is still there when it is needed."""
+    long_lives: Decimal
+    missing: Decimal
+    """What a token that they do not find costs them: plain, or written again where that pays."""
+    ping: Decimal | None = None
+    """Price of keeping a token alive until then by reads alone; None: nobody does it."""
+    is_run: bool = False
+
+    def cost(self, entry: int, long_entry: int, lives: Lives) -> Decimal:
+        """Return what one of them pays, if the longest entry for it holds `entry` tokens.
+
+        `long_entry`: the same among the entries of the longest lifetime.
+        """
+        alive = self._with(entry, lives)
+        if self.short_lives == 1:
+            return alive
+        outlived = self._with(long_entry, lives)
+        lost = self.tokens * self.missing
+        if self.ping is not None:
+            pinged = alive + entry * self.ping
+            outlived, lost = min(outlived, pinged), min(lost, pinged)
+        return (
+            self.short_lives * alive
+            + (self.long_lives - self.short_lives) * outlived
+            + (1 - self.long_lives) * lost
+        )
+
+    def wants_pings(self, entry: int, long_entry: int, lives: Lives) -> bool:
+        """Whether reading the entry in between is the cheapest way over a slow gap."""
+        if self.ping is None or not entry or self.short_lives == 1:
+            return False
+        otherwise = self.tokens * self.missing
+        if self.long_lives > self.short_lives:
+            otherwise = min(otherwise, self._with(long_entry, lives))
+        return self._with(entry, lives) + entry * self.ping < otherwise
+
+    def _with(self, entry: int, lives: Lives) -> Decimal:
+        return entry * lives.read + (self.tokens - entry) * self.missing
+
+
+def needs_of(draft: Draft, prompt: Prompt, lives: Lives) -> list[Need]:
+    """Return the needs, in the order of their prefixes. Those that no entry can serve are left out.
+
+    Of the run's own ends only the last counts: who needs an earlier one needs this one too.
+    """
+    _, own = run_ends(draft)
+    found: dict[int, Need] = {}
+    for shared in draft.shared:
+        is_run = shared.by is SharedBy.RUN
+        anchor = prompt.anchor(shared.end)
+        if anchor is None or shared.reads <= 0 or (is_run and shared is not own):
+            continue
+        gaps = _gaps(draft, shared.gap_s, is_run=is_run)
+        need = Need(
+            at=anchor,
+            tokens=prompt.length(prompt.shown_before(shared.end) - 1),
+            reads=shared.reads,
+            short_lives=_chance(gaps, lives.short.seconds),
+            long_lives=_chance(gaps, lives.long.seconds),
+            missing=_missing(shared.reads, lives),
+            ping=_ping(gaps, lives) if is_run and draft.keep_alive else None,
+            is_run=is_run,
+        )
+        before = found.get(anchor)
+        found[anchor] = need if before is None else _more(need, before)
+    return [found[anchor] for anchor in sorted(found)]
+
+
+_Gaps = tuple[tuple[Decimal, Decimal], ...]
+"""Seconds, and the chance of them."""
+
+
+def _gaps(draft: Draft, gap_s: Decimal | None, *, is_run: bool) -> _Gaps:
+    if not is_run:
+        return ((Decimal(0) if gap_s is None else gap_s, Decimal(1)),)
+    usual = draft.gap_s if gap_s is None else gap_s
+    return ((usual, 1 - draft.slow_chance), (draft.slow_gap_s, draft.slow_chance))
+
+
+def _chance(gaps: _Gaps, seconds: float) -> Decimal:
+    return sum((chance for gap, chance in gaps if gap < seconds), Decimal(0))
+
+
+def _ping(gaps: _Gaps, lives: Lives) -> Decimal:
+    """Return the price of the pings that the longest expected gap takes."""
+    every = Decimal(lives.short.seconds) - PING_MARGIN_S
+    longest = max(gap for gap, chance in gaps if chance)
+    return lives.read * math.floor(longest / every)
+
+
+def _missing(reads: Decimal, lives: Lives) -> Decimal:
+    """Return what a missing token costs its next reader.
+
+    It writes the token again if enough reads are left after its own. A chance below 1 comes again
+    after each request, and then it pays above (w - 1) / (w - r): 0.22 for 1.25 and 0.1.
+    """
+    again = reads / (1 - reads) if reads < 1 else reads - 1
+    pays = again * (1 - lives.read) > lives.short.write - 1
+    return lives.short.write if pays else Decimal(1)
+
+
+def _more(need: Need, other: Need) -> Need:
+    """Two needs at one place: that of the run decides on time, both are counted."""
+    first = need if need.is_run else other
+    second = other if first is need else need
+    return Need(
+        at=first.at,
+        tokens=max(need.tokens, other.tokens),
+        reads=need.reads + other.reads,
+        short_lives=min(first.short_lives, second.short_lives),
+        long_lives=min(first.long_lives, second.long_lives),
+        missing=max(first.missing, second.missing),
+        ping=first.ping,
+        is_run=first.is_run,
+    )

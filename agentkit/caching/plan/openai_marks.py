@@ -1,0 +1,149 @@
+"""GPT-5.6 and later: breakpoints in explicit mode, the latest four of which are written.
+
+Explicit mode is preferred, because implicit mode always writes at the end of the last message,
+also behind text that nobody will send again. It stays where explicit mode cannot say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from agentkit.caching.plan.draft import Draft, Written
+from agentkit.caching.plan.lives import Life, Lives, lives_of
+from agentkit.caching.plan.marks import Room
+from agentkit.caching.plan.needs import needs_of
+from agentkit.caching.plan.notes import mark_notes, siblings_ahead
+from agentkit.caching.plan.placing import MarkRules, place_marks, placed_marks
+from agentkit.caching.plan.plan import CachePlan, Prediction
+from agentkit.caching.plan.predict import blocks_read, predicted
+from agentkit.caching.plan.prompt import Prompt, prompt_of, user_marks
+from agentkit.caching.policy import OpenAiKey, OpenAiMarkPolicy, Ttl
+from agentkit.caching.request import Block, Mark, Role
+from agentkit.caching.simulate.billing import split_at_marks
+from agentkit.caching.simulate.openai_marks import allowed_ttls, is_ignored
+from agentkit.errors import ConfigurationError
+
+
+def plan_openai_marks(
+    draft: Draft, policy: OpenAiMarkPolicy, written: Written, now: datetime
+) -> CachePlan:
+    """Place the breakpoints.
+
+    Raises:
+        ConfigurationError: the user set one on a block that takes none, or with a lifetime that
+            the API does not take.
+    """
+    prompt = prompt_of(
+        draft,
+        written,
+        now_s=now.timestamp(),
+        minimum=policy.minimum_tokens or 0,
+        can_mark=lambda block, role: _takes_breakpoint(block, role, policy),
+    )
+    users = _user_marks(draft, policy, prompt)
+    lives = _lives(draft, policy, prompt, now)
+    needs = needs_of(draft, prompt, lives)
+    acting = {place: mark for place, mark in users.items() if prompt.markable[place]}
+    rules = _rules(policy, prompt, lives, acting, now)
+    placed = place_marks(draft, prompt, needs, rules)
+    marks = {place: mark.ttl or policy.default_ttl for place, mark in acting.items()}
+    marks |= {place: life.ttl or policy.default_ttl for place, life in placed.marks.items()}
+    return CachePlan(
+        marks=placed_marks(prompt, users, placed.marks, policy.default_ttl),
+        cache_key=draft.request.identity.cache_key,
+        openai=replace(draft.request.openai, mode="explicit", ttl=None),
+        mask=draft.mask,
+        keep_alive=placed.keep_alive,
+        siblings_ahead=siblings_ahead(prompt, needs),
+        predicted=_predict(draft, policy, prompt, marks, now),
+        notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
+    )
+
+
+def _takes_breakpoint(block: Block, role: Role | None, policy: OpenAiMarkPolicy) -> bool:
+    return block.kind in policy.markable and role is not Role.ASSISTANT and block.n_tokens > 0
+
+
+def _user_marks(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt) -> dict[int, Mark]:
+    ignored = {
+        place: block.mark
+        for place, block in enumerate(prompt.blocks)
+        if block.mark is not None and is_ignored(draft.request, prompt.roles[place])
+    }
+    # What the API ignores is left where it is; everything else must be acceptable.
+    found = user_marks(draft, prompt, "prompt_cache_breakpoint", ignored=ignored)
+    allowed = allowed_ttls(draft.request, policy)
+    for place, mark in found.items():
+        if mark.ttl is not None and mark.ttl not in allowed:
+            raise ConfigurationError(
+                f"block {place} has a breakpoint with ttl {mark.ttl.value!r}; the "
+                f"{draft.request.openai.api} API takes {[ttl.value for ttl in allowed]!r}"
+            )
+    return found | ignored
+
+
+def _lives(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt, now: datetime) -> Lives:
+    allowed = allowed_ttls(draft.request, policy)
+    return lives_of(
+        policy,
+        [choice for choice in policy.ttls if choice.ttl in allowed],
+        tokens=prompt.total,
+        at=now,
+        terms=draft.request.terms,
+        idle_s=policy.default_ttl.seconds,
+    )
+
+
+def _rules(
+    policy: OpenAiMarkPolicy,
+    prompt: Prompt,
+    lives: Lives,
+    users: Mapping[int, Mark],
+    now: datetime,
+) -> MarkRules:
+    hit = prompt.n_read
+    start = -1 if hit is None else hit
+
+    def reaches(marks: Iterable[int], place: int) -> bool:
+        return place in set(marks)
+
+    ttls = {place: mark.ttl or policy.default_ttl for place, mark in users.items()}
+    return MarkRules(
+        lives=lives,
+        room=Room(
+            # More would be looked up, but would push the fronts out of what is written and renewed.
+            total=policy.explicit_writes,
+            writing=max(0, policy.explicit_writes - sum(1 for place in users if place > start)),
+        ),
+        fixed={
+            place: Life(ttl=ttl, seconds=ttl.seconds, write=lives.short.write)
+            for place, ttl in ttls.items()
+        },
+        hit=hit,
+        reaches=reaches,
+        now_s=now.timestamp(),
+    )
+
+
+def _predict(
+    draft: Draft,
+    policy: OpenAiMarkPolicy,
+    prompt: Prompt,
+    marks: Mapping[int, Ttl],
+    now: datetime,
+) -> Prediction:
+    places = sorted(marks)
+    if policy.switches.openai_key is OpenAiKey.REQUIRED and not draft.request.identity.cache_key:
+        places = []
+    looked_up = {*places[: policy.lookup_first], *places[-policy.lookup_latest :]}
+    hit = max((place for place in looked_up if prompt.readable[place]), default=None)
+    minimum = policy.minimum_tokens or 0
+    writing = places[-policy.explicit_writes :]
+    split = split_at_marks(
+        prompt.total,
+        prompt.length(hit),
+        [(prompt.tokens[p], marks[p]) for p in writing if prompt.tokens[p] >= minimum],
+    )
+    return predicted(policy, split, hit=blocks_read(prompt, hit), at=now, terms=draft.request.terms)
