@@ -199,7 +199,7 @@ class CachedContents:
             del self._running[key]
 
     async def _create(self, front: Front) -> str | None:
-        self._drop_ended()
+        await self._make_room()
         created_at = self._time.now()
         try:
             created = await self._api.create(front)
@@ -217,7 +217,6 @@ class CachedContents:
             rates=self._rates(n_tokens, created_at),
         )
         self._objects[front.key] = _Object(name=created.name, ttl_s=front.ttl_s, life=life)
-        await self._make_room()
         return created.name
 
     async def _renew(self, key: FrontKey, found: _Object, ttl_s: int) -> str | None:
@@ -231,6 +230,8 @@ class CachedContents:
         except ModelError as error:
             _LOGGER.warning("cached content %r could not be renewed: %s", found.name, error)
             return found.name if self._left_s(found) >= _SPARE_S else None
+        if self._objects.get(key) is not found:
+            return None  # deleted meanwhile
         life = replace(found.life, ends_at=now + timedelta(seconds=ttl_s))
         self._objects[key] = replace(found, ttl_s=ttl_s, life=life)
         return found.name
@@ -252,7 +253,9 @@ class CachedContents:
         self._end(key, ended_at)
 
     async def _make_room(self) -> None:
-        while len(self._objects) > self._most:
+        for key in [key for key, found in self._objects.items() if self._left_s(found) <= 0]:
+            self._end(key, self._objects[key].life.ends_at)
+        while len(self._objects) >= self._most:
             await self._delete(min(self._objects, key=lambda k: self._objects[k].life.ends_at))
 
     def _note_failure(self, key: FrontKey, error: ModelError) -> None:
@@ -269,10 +272,6 @@ class CachedContents:
             wait_s,
             error,
         )
-
-    def _drop_ended(self) -> None:
-        for key in [key for key, found in self._objects.items() if self._left_s(found) <= 0]:
-            self._end(key, self._objects[key].life.ends_at)
 
     def _end(self, key: FrontKey, at: datetime) -> None:
         found = self._objects.pop(key, None)

@@ -82,6 +82,8 @@ class Reader:
         except ValueError as error:
             message = f"{self._label} sent what is no JSON: {text[:200]!r}"
             raise ModelError(message, retryable=True) from error
+        if isinstance(event, list) and len(event) == 1:
+            event = event[0]  # an error that came outside of any event
         if not isinstance(event, dict):
             raise ModelError(f"{self._label} sent {text[:200]!r}, which is no event")
         if "error" in event:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -180,6 +181,14 @@ class FakeServer:
             raise reply
         assert isinstance(reply, httpx2.Response)
         return reply
+
+    async def got(self, kind: str, n: int) -> None:
+        """Wait until `n` requests of the kind have come."""
+        for _ in range(1_000):
+            if sum(_kind(each) == kind for each in self.sent) >= n:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"{n} requests {kind!r} never came: {self.paths()}")
 
     def paths(self) -> list[str]:
         return [f"{got.method} {got.url.path.rsplit('/', 1)[-1]}" for got in self.sent]
