@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from agentkit.context.segment import Segment, SystemText, ToolList
+from agentkit.context.lint_patterns import sightings
+from agentkit.context.segment import Document, Segment, SystemText, ToolList
 from agentkit.context.tier import Tier
 from agentkit.warn import warn_user
+
+SourceFinder: TypeAlias = Callable[[Segment, str], str | None]
+"""Returns the line that supplied a piece of a segment's text, e.g. `app.py:12`, if it is known."""
 
 
 class VolatileTextWarning(UserWarning):
@@ -26,33 +30,51 @@ class Finding:
     text: str
     """The offending text."""
     fix: str
+    source: str | None = None
+    """The line that supplied it, e.g. `app.py:12`; None: not known."""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.text!r} in {self.segment}: {self.fix}"
+        where = self.segment if self.source is None else f"{self.segment} ({self.source})"
+        return f"{self.kind} {self.text!r} in {where}: {self.fix}"
 
 
-def lint(segment: Segment) -> tuple[Finding, ...]:
+def lint(segment: Segment, source_of: SourceFinder | None = None) -> tuple[Finding, ...]:
     """Return what looks volatile in a SYSTEM or TOOLS segment; other tiers may hold anything."""
-    return tuple(_findings(segment))
+    return tuple(_findings(segment, source_of))
 
 
-def warn_volatile(segments: tuple[Segment, ...], owner: str) -> None:
+def warn_volatile(
+    segments: tuple[Segment, ...], owner: str, source_of: SourceFinder | None = None
+) -> None:
     """Emit one `VolatileTextWarning` for each finding; `owner` is the name of the agent."""
     for segment in segments:
-        for finding in lint(segment):
+        for finding in lint(segment, source_of):
             warn_user(f"agent {owner!r}: {finding}", VolatileTextWarning)
 
 
-def _findings(segment: Segment) -> Iterator[Finding]:
+def name_of(segment: Segment) -> str:
+    """Return what people call a segment: `system/role`, `tools`, `knowledge 'guide.md'`."""
+    if isinstance(segment.content, Document):
+        return f"{segment.tier} {segment.content.uri!r}"
+    return f"{segment.tier}/{segment.part}" if segment.part else str(segment.tier)
+
+
+def fix_for(tier: Tier) -> str:
+    """Return what to do about text of this tier that changes."""
+    return _FIXES[tier]
+
+
+def _findings(segment: Segment, source_of: SourceFinder | None) -> Iterator[Finding]:
     text = _stable_text(segment)
-    name = f"{segment.tier}/{segment.part}" if segment.part else str(segment.tier)
-    taken: list[tuple[int, int]] = []
-    for kind, pattern in _PATTERNS:
-        for match in pattern.finditer(text):
-            start, end = match.span()
-            if all(end <= other_start or start >= other_end for other_start, other_end in taken):
-                taken.append((start, end))
-                yield Finding(segment=name, kind=kind, text=match.group(), fix=_FIXES[segment.tier])
+    for sighting in sightings(text):
+        found = text[sighting.start : sighting.end]
+        yield Finding(
+            segment=name_of(segment),
+            kind=sighting.kind,
+            text=found,
+            fix=sighting.fix or fix_for(segment.tier),
+            source=None if source_of is None else source_of(segment, found),
+        )
 
 
 def _stable_text(segment: Segment) -> str:
@@ -68,32 +90,9 @@ def _stable_text(segment: Segment) -> str:
 _FIXES = {
     Tier.SYSTEM: "leave it out, or return it from the agent's volatile(), which is shown last",
     Tier.TOOLS: "leave it out of the tool's description and schema; pass it when the tool runs",
+    Tier.KNOWLEDGE: (
+        "give each run the same version of the documents, without when or how they were read; tell "
+        "running conversations of changes by a message"
+    ),
+    Tier.HISTORY: "replay what was said as it was said, see Context.dump",
 }
-
-# The first pattern that matches a piece of text names it.
-_PATTERNS = (
-    (
-        "timestamp",
-        re.compile(
-            r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"
-        ),
-    ),
-    ("time of day", re.compile(r"\b(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?\b")),
-    (
-        "UUID",
-        re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
-    ),
-    ("memory address", re.compile(r"\bat 0x[0-9a-fA-F]{6,}\b")),
-    (
-        "temporary path",
-        re.compile(
-            r"(?:/private)?/(?:var/)?tmp/[\w.~/-]*\w|/var/folders/[\w.+/-]*\w"
-            r"|[A-Za-z]:\\{1,2}(?:[^\\\s\"]+\\{1,2})*[Tt]e?mp\\{1,2}[^\s\"]*"
-        ),
-    ),
-    ("epoch time", re.compile(r"\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b")),
-    (
-        "hexadecimal id",
-        re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{16,}\b", re.IGNORECASE),
-    ),
-)

@@ -13,6 +13,7 @@ from agentkit.context.segment import Content
 from agentkit.errors import ConfigurationError
 from agentkit.team.members import Member, Team
 from agentkit.team.plan import Plan
+from agentkit.team.sources import FrontSources
 from agentkit.toolset import Tool, Toolset
 from agentkit.toolset.mcp import McpConnection, McpServer, connect_all
 
@@ -50,7 +51,7 @@ def build_team(plan: Plan, served: ToolsByServer) -> Team:
         ToolNameConflict: two different tools of the team have one name.
     """
     toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
-    return Team(root=_member(plan, toolset, served, above=None))
+    return Team(root=_member(plan, plan, toolset, served, above=None))
 
 
 async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
@@ -76,13 +77,16 @@ def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:
     return (*plan.tools, *(tool for server in plan.servers for tool in served[server]))
 
 
-def _member(plan: Plan, team: Toolset, served: ToolsByServer, above: Context | None) -> Member:
+def _member(
+    plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
+) -> Member:
     own = Toolset(_own_tools(plan, served))
     front = Context(*_front(plan, team))
+    sources = FrontSources(plan, root, team, front)
     if plan.agent.is_new_front(front.digest):
         # What is shared with the agent above was looked at there.
         n_shared = front.common_length(above) if above is not None else 0
-        warn_volatile(front.segments[n_shared:], plan.name)
+        warn_volatile(front.segments[n_shared:], plan.name, sources)
     return Member(
         agent=plan.agent,
         name=plan.name,
@@ -91,7 +95,8 @@ def _member(plan: Plan, team: Toolset, served: ToolsByServer, above: Context | N
         toolset=own.union(team),
         own_tools=frozenset(own.names),
         front=front,
-        children={child.name: _member(child, team, served, front) for child in plan.children},
+        sources=sources,
+        children={child.name: _member(child, root, team, served, front) for child in plan.children},
         tenant=plan.tenant,
     )
 

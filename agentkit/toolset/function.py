@@ -125,6 +125,11 @@ class FunctionTool(Generic[P, R]):
         return self._defined().spec
 
     @property
+    def function(self) -> Callable[..., object]:
+        """The plain function."""
+        return self._function
+
+    @property
     def is_bound(self) -> bool:
         """False for a method taken from its class: such a tool has a spec, but cannot be called."""
         return bool(self._bound_to) or not self._is_method
