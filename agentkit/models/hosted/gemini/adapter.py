@@ -14,7 +14,7 @@ from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.gemini.body import GeminiBody, finish
-from agentkit.models.hosted.gemini.cached_content import CachedContents
+from agentkit.models.hosted.gemini.cached_content import CachedContents, Front
 from agentkit.models.hosted.gemini.decode import Reader
 from agentkit.models.hosted.gemini.errors import ObjectGone
 from agentkit.models.hosted.gemini.layout import Encoded, lay_out
@@ -62,7 +62,7 @@ class GeminiAdapter:
         self.cached_contents = CachedContents(
             self._transport,
             time=time or RealTime(),
-            minimum_tokens=self._minimum_tokens,
+            takes=self._takes,
             rates=self._rates,
         )
         """The objects that hold fronts: what they cost, and how to end them."""
@@ -132,9 +132,13 @@ class GeminiAdapter:
             async for text in texts:
                 yield text
 
-    def _minimum_tokens(self, at: datetime) -> int | None:
+    def _takes(self, front: Front, at: datetime) -> bool:
+        """Whether a front is long enough: the front alone, for a long history does not count.
+
+        The planner knows the length better than we do; but more than twice our estimate it is not.
+        """
         policy = gemini_policy(self._model, at.date(), platform=self._options.platform)
-        return policy.minimum_tokens if policy.explicit else None
+        return policy.explicit and 2 * front.n_tokens >= (policy.minimum_tokens or 0)
 
     def _rates(self, n_tokens: int, at: datetime) -> Rates | None:
         policy = gemini_policy(self._model, at.date(), platform=self._options.platform)

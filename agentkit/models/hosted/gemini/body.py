@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.request import Role
@@ -54,6 +54,8 @@ def finish(
     """
     if plan.marks:
         raise ValueError(f"Gemini has no cache marks, the plan has {len(plan.marks)}")
+    if plan.cached_front is not None and request.tool_choice == "auto":
+        plan = replace(plan, mask=None)  # the object is worth more; the loop keeps to the mask
     choice = tool_config(request, plan, model)
     ends = list(steering(choice, request, options))
     messages = _contents(layout)

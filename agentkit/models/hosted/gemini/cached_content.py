@@ -98,7 +98,7 @@ class CachedContents:
     Args:
         api: makes and ends objects.
         time: tells the time; a virtual one in tests.
-        minimum_tokens: the shortest front that the API takes at a time; None: not known.
+        takes: whether the API may take a front; what it surely refuses is not sent.
         rates: prices of the model at a time, for what objects cost; None: not known.
         most: how many objects may live at once. The one that ends first goes when more are wanted.
     """
@@ -108,13 +108,13 @@ class CachedContents:
         api: ObjectApi,
         *,
         time: Time,
-        minimum_tokens: Callable[[datetime], int | None],
+        takes: Callable[[Front, datetime], bool],
         rates: Callable[[int, datetime], Rates | None],
         most: int = 256,
     ) -> None:
         self._api = api
         self._time = time
-        self._minimum_tokens = minimum_tokens
+        self._takes = takes
         self._rates = rates
         self._most = most
         self._objects: dict[FrontKey, _Object] = {}
@@ -170,9 +170,7 @@ class CachedContents:
         failed = self._failed.get(front.key)
         if self._closed or (failed is not None and now < failed.until):
             return False
-        # Of the front, not of the prompt: a long history makes no short front long enough.
-        least = self._minimum_tokens(now)
-        return least is not None and front.n_tokens >= least
+        return self._takes(front, now)
 
     async def _once(
         self, key: FrontKey, work: Callable[[], Coroutine[object, object, str | None]]

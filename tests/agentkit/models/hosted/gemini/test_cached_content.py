@@ -111,6 +111,20 @@ async def test_a_request_that_steers_tool_calls_sends_its_front_in_full() -> Non
     assert "tools" in server.bodies("stream")[0]
 
 
+async def test_an_object_is_worth_more_than_a_mask_which_the_loop_keeps_to_anyway() -> None:
+    server = FakeServer()
+    adapter = server.adapter(time=VirtualTime())
+    wanted = talk(allowed_tools=frozenset(("add",)))
+    layout = adapter.layout(wanted)
+    front = CachedFront(end=5, ttl_s=60)
+
+    planned = plan(layout, cached_front=front, mask=wanted.allowed_tools)
+    await events_of(adapter.stream(adapter.body(layout, planned, wanted)))
+
+    assert "toolConfig" not in server.bodies("stream")[0]
+    assert "cachedContent" in server.bodies("stream")[0]
+
+
 async def test_a_long_history_makes_no_object_of_a_short_front() -> None:
     """C83: the minimum holds for the front; the whole prompt's length says nothing."""
     server = FakeServer()
@@ -381,7 +395,7 @@ async def test_what_objects_cost_is_what_the_simulator_says() -> None:
 async def test_objects_of_a_model_without_a_price_cost_something_unknown() -> None:
     api = Api(VirtualTime())
     contents = CachedContents(
-        api, time=api.time, minimum_tokens=lambda at: 0, rates=lambda n_tokens, at: None
+        api, time=api.time, takes=lambda front, at: True, rates=lambda n_tokens, at: None
     )
     await contents.acquire(front("a"))
 
@@ -393,7 +407,7 @@ async def test_objects_of_a_model_without_a_price_cost_something_unknown() -> No
 async def test_the_object_that_ends_first_makes_room_for_another() -> None:
     api = Api(VirtualTime())
     contents = CachedContents(
-        api, time=api.time, minimum_tokens=lambda at: 0, rates=lambda n_tokens, at: None, most=2
+        api, time=api.time, takes=lambda front, at: True, rates=lambda n_tokens, at: None, most=2
     )
     for name in "abc":
         await contents.acquire(front(name))
@@ -452,7 +466,7 @@ class ObjectsMachine(RuleBasedStateMachine):
         self.contents = CachedContents(
             self.api,
             time=self.api.time,
-            minimum_tokens=lambda at: 0,
+            takes=lambda front, at: True,
             rates=lambda n_tokens, at: None,
             most=3,
         )
