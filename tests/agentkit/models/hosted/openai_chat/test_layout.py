@@ -249,7 +249,7 @@ def histories(draw: st.DrawFn, label: str, *, images: bool) -> list[Content]:
 
 
 @pytest.mark.parametrize("profile", PROFILES, ids=names)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_longer_request_begins_with_the_bytes_of_a_shorter_one(
     profile: Profile, data: st.DataObject

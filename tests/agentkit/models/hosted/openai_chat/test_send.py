@@ -1,0 +1,435 @@
+"""What leaves the machine, through the official client, and what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import random
+import warnings
+
+import httpx
+import pytest
+import respx
+from openai import AsyncOpenAI
+
+from agentkit.caching.plan.plan import Hints
+from agentkit.context import Context
+from agentkit.errors import ConfigurationError, ModelError, RequestRefused
+from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
+from agentkit.models.hosted.openai_chat import (
+    DEEPSEEK,
+    MISTRAL,
+    OPENAI,
+    OPENROUTER,
+    PROFILES,
+    VLLM,
+    CacheUnreportedWarning,
+    ChatAdapter,
+    Profile,
+)
+from agentkit.models.hosted.openai_common import CacheFieldsRefusedWarning
+from tests.agentkit.models.hosted.openai_chat.talk import (
+    FRONT,
+    QUESTION,
+    SAID,
+    URL,
+    Clock,
+    adapter,
+    chunk,
+    collect,
+    plan,
+    refused,
+    request,
+    sse,
+    turns,
+    usage_chunk,
+    without_marks,
+)
+
+COUNTED = usage_chunk(
+    prompt_tokens=9, completion_tokens=1, prompt_tokens_details={"cached_tokens": 4}
+)
+
+
+@pytest.mark.parametrize("profile", [OPENAI, DEEPSEEK, OPENROUTER, VLLM], ids=lambda p: p.provider)
+async def test_the_client_sends_exactly_the_bytes_of_the_body(
+    httpx2_mock: respx.Router, profile: Profile
+) -> None:
+    route = httpx2_mock.post(URL).mock(return_value=sse(*SAID, COUNTED))
+    api, made = adapter(profile), turns()[2]
+    finished = api.body(
+        api.layout(made), plan(2, 6, cache_key="k") if profile.mark else plan(), made
+    )
+
+    events = await collect(api, finished)
+
+    assert route.call_count == 1
+    sent = route.calls.last.request
+    assert sent.content == finished.data
+    assert sent.headers["content-type"] == "application/json"
+    assert sent.headers["authorization"] == "Bearer sk-test"
+    assert TextDelta("Hi") in events
+    assert isinstance(events[-2], UsageEvent)
+    assert events[-1] == ModelEnd("stop")
+    assert fold(events).usage.cache_read_tokens == 4
+
+
+async def test_headers_of_the_plan_are_sent(httpx2_mock: respx.Router) -> None:
+    route = httpx2_mock.post(URL).mock(return_value=sse(*SAID))
+    api, made = adapter(VLLM), turns()[0]
+    planned = plan(hints=Hints(headers={"X-Session-ID": "s"}))
+
+    await collect(api, api.body(api.layout(made), planned, made))
+
+    assert route.calls.last.request.headers["x-session-id"] == "s"
+
+
+@pytest.mark.parametrize(
+    ("message", "dropped"),
+    [
+        ("Unrecognized request argument supplied: prompt_cache_breakpoint", "marks"),
+        ("messages.0.content.0.prompt_cache_breakpoint: Extra inputs are not permitted", "marks"),
+        ("Extra inputs are not permitted", "all"),
+    ],
+)
+async def test_a_gateway_that_rejects_marks_is_asked_again_without_them_and_remembered(
+    httpx2_mock: respx.Router, message: str, dropped: str
+) -> None:
+    """C86: marks that a gateway refuses are left out at once, and from then on."""
+    route = httpx2_mock.post(URL).mock(side_effect=[refused(message), sse(*SAID), sse(*SAID)])
+    api, made = adapter(), turns()[1]
+    planned = plan(2, 11, mode="explicit", cache_key="k")
+    finished = api.body(api.layout(made), planned, made)
+
+    with pytest.warns(CacheFieldsRefusedWarning, match="does not know") as warned:
+        events = await collect(api, finished)
+    assert len(warned) == 1
+    assert fold(events).message.text == "Hi"
+    first, second = (json.loads(each.request.content) for each in route.calls)
+    assert b"prompt_cache_breakpoint" not in route.calls[1].request.content
+    # Explicit mode without any breakpoint would turn the cache off.
+    assert "prompt_cache_options" not in second
+    assert ("prompt_cache_key" in second) == (dropped == "marks")
+    assert (
+        second["messages"] == json.loads(without_marks(route.calls[0].request.content))["messages"]
+    )
+    assert first["tools"] == second["tools"]
+
+    later = api.body(api.layout(made), planned, made)
+    assert later.data == route.calls[1].request.content
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await collect(api, later)
+    assert route.call_count == 3
+    assert "prompt_cache_breakpoint" in api.refused_fields
+
+
+async def test_a_refusal_that_is_about_something_else_is_told_at_once(
+    httpx2_mock: respx.Router,
+) -> None:
+    route = httpx2_mock.post(URL).mock(return_value=refused("the context is too long"))
+    api, made = adapter(), turns()[1]
+
+    with pytest.raises(RequestRefused, match="the context is too long"):
+        await collect(api, api.body(api.layout(made), plan(2, cache_key="k"), made))
+
+    assert route.call_count == 1
+    assert not api.refused_fields
+
+
+async def test_a_second_refusal_is_final_and_nothing_is_learnt(httpx2_mock: respx.Router) -> None:
+    route = httpx2_mock.post(URL).mock(return_value=refused("unknown field prompt_cache_key"))
+    api, made = adapter(), turns()[1]
+
+    with pytest.raises(RequestRefused):
+        await collect(api, api.body(api.layout(made), plan(cache_key="k"), made))
+
+    assert route.call_count == 2
+    assert not api.refused_fields
+
+
+@pytest.mark.parametrize(
+    ("profile", "field"), [(VLLM, "cache_salt"), (DEEPSEEK, "user_id")], ids=str
+)
+async def test_what_keeps_tenants_apart_is_never_left_out(
+    httpx2_mock: respx.Router, profile: Profile, field: str
+) -> None:
+    httpx2_mock.post(URL).mock(return_value=refused(f"unknown field {field}"))
+    api = adapter(profile)
+    made = request(Context(*FRONT, QUESTION), tenant="t1")
+    planned = plan(cache_key="t1", hints=Hints(body={"cache_salt": "t1"}))
+
+    with pytest.raises(RequestRefused, match=field):
+        await collect(api, api.body(api.layout(made), planned, made))
+
+
+async def test_a_template_that_wants_one_system_message_gets_one_at_the_next_attempt(
+    httpx2_mock: respx.Router,
+) -> None:
+    httpx2_mock.post(URL).mock(
+        side_effect=[refused("System message must be at the beginning."), sse(*SAID)]
+    )
+    api, made = adapter(VLLM), turns()[0]
+
+    with pytest.raises(ModelError, match="one_system_message=True") as caught:
+        await collect(api, api.body(api.layout(made), plan(), made))
+    assert caught.value.retryable
+    again = api.body(api.layout(made), plan(), made)
+    assert fold(await collect(api, again)).message.text == "Hi"
+
+    roles = [message["role"] for message in json.loads(again.data)["messages"]]
+    assert roles == ["system", "user"]
+
+
+class Gateway:
+    """Routes by price; its key holds the host in `held` of 100 cases. Each host has a cache."""
+
+    def __init__(self, held: int, seed: int = 7) -> None:
+        self._random = random.Random(seed)
+        self._held = held
+        self._caches: dict[str, set[str]] = {"A": set(), "B": set(), "C": set()}
+        self._last = "A"
+        self.read = 0
+        self.total = 0
+
+    def answer(self, asked: httpx.Request) -> httpx.Response:
+        body = json.loads(asked.content)
+        order = body.get("provider", {}).get("order", [])
+        if order:
+            host = order[0]
+        elif self._random.randrange(100) < self._held:
+            host = self._last
+        else:
+            host = self._random.choice([each for each in self._caches if each != self._last])
+        self._last = host
+        texts = [json.dumps(message) for message in body["messages"]]
+        prefixes = ["".join(texts[: n + 1]) for n in range(len(texts))]
+        known = [len(prefix) for prefix in prefixes if prefix in self._caches[host]]
+        self._caches[host].update(prefixes)
+        hit = max(known, default=0)
+        self.read += hit
+        self.total += len(prefixes[-1])
+        usage = usage_chunk(
+            prompt_tokens=len(prefixes[-1]), prompt_tokens_details={"cached_tokens": hit}
+        )
+        return sse(*({**each, "provider": host} for each in (*SAID, usage)))
+
+
+async def gateway_ratio(router: respx.Router, *, held: int, holds_host: bool) -> float:
+    """The share of a conversation of 30 turns that a gateway reads, with and without our pin."""
+    gateway = Gateway(held)
+    router.post(URL).mock(side_effect=gateway.answer)
+    api = adapter(OPENROUTER, now_s=Clock(), holds_host=holds_host)
+    context = Context(*FRONT)
+    for turn in range(30):
+        context = context.append(dataclasses.replace(QUESTION, blocks=QUESTION.blocks * (turn + 1)))
+        made = request(context)
+        answered = fold(await collect(api, api.body(api.layout(made), plan(cache_key="k"), made)))
+        context = context.append(answered.message)
+    return gateway.read / gateway.total
+
+
+async def test_a_gateway_that_leaves_its_host_is_held_to_it(httpx2_mock: respx.Router) -> None:
+    """C52: the key alone holds a price-weighted gateway's host 60 % of the time; our pin does."""
+    best = await gateway_ratio(httpx2_mock, held=100, holds_host=False)
+    loose = await gateway_ratio(httpx2_mock, held=60, holds_host=False)
+    held = await gateway_ratio(httpx2_mock, held=60, holds_host=True)
+
+    assert loose < best - 0.1
+    assert held > best - 0.03
+
+
+async def test_a_gateway_that_stays_is_left_alone(httpx2_mock: respx.Router) -> None:
+    route = httpx2_mock.post(URL).mock(
+        return_value=sse(*({**each, "provider": "A"} for each in SAID))
+    )
+    api = adapter(OPENROUTER)
+    for made in turns():
+        await collect(api, api.body(api.layout(made), plan(), made))
+
+    assert all(b'"provider"' not in call.request.content for call in route.calls)
+
+
+async def test_a_host_is_forgotten_when_its_cache_is(httpx2_mock: respx.Router) -> None:
+    hosts = iter("ABAB")
+    httpx2_mock.post(URL).mock(
+        side_effect=lambda _: sse(
+            *({**each, "provider": h} for h in [next(hosts)] for each in SAID)
+        )
+    )
+    clock = Clock()
+    api, made = adapter(OPENROUTER, now_s=clock), turns()[0]
+    for _ in range(2):
+        await collect(api, api.body(api.layout(made), plan(), made))
+    assert b'"order":["B"]' in api.body(api.layout(made), plan(), made).data
+
+    clock.offset = 10_000
+
+    assert b'"order"' not in api.body(api.layout(made), plan(), made).data
+
+
+async def test_other_tenants_do_not_choose_each_others_hosts(httpx2_mock: respx.Router) -> None:
+    hosts = iter("AB")
+    httpx2_mock.post(URL).mock(
+        side_effect=lambda _: sse(
+            *({**each, "provider": h} for h in [next(hosts)] for each in SAID)
+        )
+    )
+    api = adapter(OPENROUTER)
+    for tenant in ("t1", "t2"):
+        made = request(Context(*FRONT, QUESTION), tenant=tenant)
+        await collect(api, api.body(api.layout(made), plan(), made))
+
+    assert b'"order"' not in api.body(api.layout(made), plan(), made).data
+
+
+async def test_a_server_that_does_not_report_is_named_with_its_flag(
+    httpx2_mock: respx.Router,
+) -> None:
+    silent = usage_chunk(prompt_tokens=9, completion_tokens=1)
+    httpx2_mock.post(URL).mock(return_value=sse(*SAID, silent))
+    api, made = adapter(VLLM), turns()[0]
+    finished = api.body(api.layout(made), plan(), made)
+
+    events = await collect(api, finished)
+    note = next(e.cache_note for e in events if isinstance(e, UsageEvent) and e.cache_note)
+    assert "--enable-prompt-tokens-details" in note
+    assert fold(events).usage.cache_read_tokens is None
+    with pytest.warns(CacheUnreportedWarning, match="--enable-prompt-tokens-details"):
+        await collect(api, finished)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        await collect(api, finished)
+
+
+async def test_a_server_that_has_reported_once_may_be_silent_about_a_miss(
+    httpx2_mock: respx.Router,
+) -> None:
+    silent = usage_chunk(prompt_tokens=9)
+    answers = [sse(*SAID, silent), sse(*SAID, COUNTED), *(sse(*SAID, silent) for _ in range(3))]
+    httpx2_mock.post(URL).mock(side_effect=answers)
+    api, made = adapter(VLLM), turns()[0]
+    for _ in range(5):
+        events = await collect(api, api.body(api.layout(made), plan(), made))
+
+    assert all(e.cache_note is None for e in events if isinstance(e, UsageEvent))
+
+
+@pytest.mark.parametrize(
+    ("response", "retryable", "after"),
+    [
+        (
+            httpx.Response(429, headers={"retry-after": "3"}, json={"error": {"message": "x"}}),
+            True,
+            3,
+        ),
+        (httpx.Response(500, json={"error": {"message": "x"}}), True, None),
+        (refused("no quota", 429, code="insufficient_quota"), False, None),
+        (refused("bad key", 401), False, None),
+    ],
+)
+async def test_errors_say_whether_to_ask_again_and_when(
+    httpx2_mock: respx.Router, response: httpx.Response, retryable: bool, after: float | None
+) -> None:
+    route = httpx2_mock.post(URL).mock(return_value=response)
+    api, made = adapter(MISTRAL), turns()[0]
+
+    with pytest.raises(ModelError, match="mistral:mistral-large-4") as caught:
+        await collect(api, api.body(api.layout(made), plan(), made))
+
+    assert (caught.value.retryable, caught.value.retry_after_s) == (retryable, after)
+    assert route.call_count == 1  # the client does not retry behind our back
+
+
+async def test_an_error_in_the_middle_of_a_stream_is_not_sent_again(
+    httpx2_mock: respx.Router,
+) -> None:
+    broken = {"error": {"message": "unknown field prompt_cache_key", "code": "invalid_request"}}
+    route = httpx2_mock.post(URL).mock(return_value=sse(chunk({"content": "Hi"}), broken))
+    api, made = adapter(), turns()[0]
+
+    with pytest.raises(ModelError, match="unknown field"):
+        await collect(api, api.body(api.layout(made), plan(cache_key="k"), made))
+
+    assert route.call_count == 1
+
+
+async def test_leaving_early_closes_the_connection(httpx2_mock: respx.Router) -> None:
+    closed = []
+
+    class Slow(httpx.AsyncByteStream):
+        async def __aiter__(self):  # type: ignore[no-untyped-def]
+            yield b"data: " + json.dumps(chunk({"content": "Hi"})).encode() + b"\n\n"
+            await asyncio.Event().wait()
+
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    httpx2_mock.post(URL).mock(return_value=httpx.Response(200, stream=Slow()))
+    api, made = adapter(), turns()[0]
+    stream = api.stream(api.body(api.layout(made), plan(), made))
+
+    assert await anext(stream) == TextDelta("Hi")
+    await stream.aclose()
+
+    assert closed
+
+
+async def test_nothing_is_sent_to_keep_an_entry_alive() -> None:
+    api, made = adapter(), turns()[0]
+
+    assert await api.touch(api.body(api.layout(made), plan(), made)) is None
+
+
+async def test_a_key_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-somebody-else")
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    api, made = ChatAdapter("deepseek-flash", profile=DEEPSEEK), turns()[0]
+    finished = api.body(api.layout(made), plan(), made)  # needs no key
+
+    with pytest.raises(ConfigurationError, match="set DEEPSEEK_API_KEY"):
+        await collect(api, finished)
+
+
+async def test_a_self_hosted_server_needs_an_address_and_no_key() -> None:
+    api, made = ChatAdapter("m", profile=VLLM), turns()[0]
+
+    with pytest.raises(ConfigurationError, match="pass base_url='http://host:port/v1'"):
+        await collect(api, api.body(api.layout(made), plan(), made))
+
+
+async def test_what_belongs_to_openai_is_not_sent_to_others(
+    httpx2_mock: respx.Router, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C85: the client's own environment (key, organisation, project) stays with its vendor."""
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"):
+        monkeypatch.setenv(name, "openai-secret")
+    for profile in PROFILES.values():
+        if profile.provider == "openai":
+            continue
+        if profile.key_variable:
+            monkeypatch.setenv(profile.key_variable, "own-key")
+        url = profile.base_url or "http://127.0.0.1:1/v1"
+        route = httpx2_mock.post(f"{url}/chat/completions").mock(return_value=sse(*SAID))
+        api = ChatAdapter("m", profile=profile, base_url=profile.base_url or url)
+        made = turns()[0]
+        await collect(api, api.body(api.layout(made), plan(), made))
+        await api.aclose()
+
+        headers = dict(route.calls.last.request.headers)
+        assert "openai-secret" not in str(headers)
+        assert headers["authorization"] == (
+            "Bearer own-key" if profile.key_variable else "Bearer none"
+        )
+
+
+async def test_a_client_that_was_given_stays_open(httpx2_mock: respx.Router) -> None:
+    httpx2_mock.post(URL).mock(return_value=sse(*SAID))
+    client = AsyncOpenAI(api_key="k", base_url=URL.removesuffix("/chat/completions"))
+    api, made = adapter(client=client), turns()[0]
+
+    await api.aclose()
+
+    assert fold(await collect(api, api.body(api.layout(made), plan(), made))).finish == "stop"
+    await client.close()
