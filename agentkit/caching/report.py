@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentkit.caching.ledger.totals import Loss, Totals, losses, totals
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
-    from agentkit.caching.verdict import Verdict
     from agentkit.blocks import Json
+    from agentkit.caching.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class CacheRow:
     """Time to first token of the first request, in seconds: cold, if nobody warmed its prefix."""
     ttft_median_s: float | None
     """Median over all requests whose time is known."""
+    money: Totals | None = None
+    """What they cost; None if no request has a verdict, as in the bundled runtime."""
 
     @property
     def label(self) -> str:
@@ -51,7 +54,7 @@ class CacheRow:
 
     def to_json(self) -> dict[str, Json]:
         """Return the row as a JSON object; unknown values are null."""
-        return {
+        row: dict[str, Json] = {
             "agent": self.label,
             "requests": self.requests,
             "input_tokens": self.usage.input_tokens,
@@ -62,6 +65,7 @@ class CacheRow:
             "ttft_first_s": self.ttft_first_s,
             "ttft_median_s": self.ttft_median_s,
         }
+        return row if self.money is None else {**row, "money_usd": money_to_json(self.money)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,8 @@ class CacheReport:
     rows: tuple[CacheRow, ...]
     """One row for each agent, in the order in which the runs were started; the root comes first."""
     total: CacheRow
+    losses: tuple[Loss, ...] = ()
+    """Why it was not less: shortfalls by agent and cause."""
 
     @staticmethod
     def of(records: Iterable[RequestRecord]) -> CacheReport:
@@ -82,6 +88,7 @@ class CacheReport:
         return CacheReport(
             rows=tuple(_row(path, group) for path, group in by_path.items()),
             total=_row((), everything),
+            losses=losses(everything),
         )
 
     @property
@@ -91,12 +98,31 @@ class CacheReport:
 
     def to_json(self) -> dict[str, Json]:
         """Return the report as a JSON object; unknown values are null."""
-        return {"rows": [row.to_json() for row in self.rows], "total": self.total.to_json()}
+        report: dict[str, Json] = {
+            "rows": [row.to_json() for row in self.rows],
+            "total": self.total.to_json(),
+        }
+        if self.losses:
+            report["losses"] = [loss.to_json() for loss in self.losses]
+        return report
 
     def __str__(self) -> str:
         from agentkit.observe.report import render_text
 
         return render_text(self)
+
+
+def money_to_json(money: Totals) -> dict[str, Json]:
+    """Return amounts in USD as a JSON object: text, so that no digit is lost."""
+    saved = money.saved
+    return {
+        "cost": money.cost.to_json(),
+        "uncached": money.uncached.to_json(),
+        "planned": money.planned.to_json(),
+        "lost": money.lost.to_json(),
+        "saved": None if saved is None else f"{saved:f}",
+        "unpriced_requests": money.unpriced,
+    }
 
 
 def _row(path: tuple[str, ...], records: list[RequestRecord]) -> CacheRow:
@@ -107,4 +133,5 @@ def _row(path: tuple[str, ...], records: list[RequestRecord]) -> CacheRow:
         usage=Usage.total(record.usage for record in records),
         ttft_first_s=records[0].timing.ttft_s if records else None,
         ttft_median_s=statistics.median(times) if times else None,
+        money=totals(records) if any(record.verdict for record in records) else None,
     )

@@ -3,31 +3,69 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from agentkit.caching.ledger.amounts import AtLeast
+from agentkit.caching.ledger.totals import Loss
 from agentkit.caching.report import CacheReport, CacheRow
+from agentkit.caching.verdict import Cause
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.table import Table
 
 _WIDTH = 100
+_TIMES = ("TTFT first", "TTFT median")
+_MONEY = ("TTFT", "cost", "planned", "uncached")
+"""The time is that of the first request: a fifth column would not fit."""
 
 
-def render(report: CacheReport) -> Table:
-    """Return the report as a rich table: one row for each agent, then the total."""
+def render(report: CacheReport) -> RenderableType:
+    """Return the report for a rich console: a table, and below it why it was not less."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines = [Text(line) for line in why(report)]
+    return Group(table(report), *lines) if lines else table(report)
+
+
+def table(report: CacheReport) -> Table:
+    """Return one row for each agent, then the total. Money is shown where there is any.
+
+    Amounts are in USD. `planned` is what the requests would have cost if all plans had come true,
+    `uncached` what they would have cost without any cache.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_footer=False)
-    table.add_column("agent", overflow="fold")
-    for name in ("calls", "prompt", "read", "hit", "output", "TTFT first", "TTFT median"):
-        table.add_column(name, justify="right")
+    priced = report.total.money is not None
+    padding = (0, 0) if priced else (0, 1)
+    shown = Table(box=box.SIMPLE_HEAD, show_footer=False, padding=padding)
+    shown.add_column("agent", overflow="fold")
+    for name in ("calls", "prompt", "read", "hit", "output", *(_MONEY if priced else _TIMES)):
+        shown.add_column(name, justify="right", no_wrap=priced)
     for row in report.rows:
-        table.add_row(*map(Text, _cells(row)))  # as it is: `agent[0]` is no markup
-    table.add_section()
-    table.add_row(*map(Text, _cells(report.total)))
-    return table
+        shown.add_row(*map(Text, _cells(row, priced)))  # as it is: `agent[0]` is no markup
+    shown.add_section()
+    shown.add_row(*map(Text, _cells(report.total, priced)))
+    return shown
+
+
+def why(report: CacheReport) -> list[str]:
+    """Return one line for each cause at each agent, the dearest first; none if nothing is amiss."""
+    order = sorted(
+        report.losses, key=lambda loss: (loss.lost_usd.known, loss.lost_tokens), reverse=True
+    )
+    lines = [_why(loss) for loss in order]
+    money = report.total.money
+    if money is not None and money.cost.unknown:
+        lines.append(
+            f"  {money.cost.unknown} of {report.total.requests} requests have no known cost: "
+            "sums with a `+` are at least that much"
+        )
+    return lines
 
 
 def render_text(report: CacheReport, *, width: int = _WIDTH) -> str:
@@ -40,10 +78,27 @@ def render_text(report: CacheReport, *, width: int = _WIDTH) -> str:
     return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
 
 
-def _cells(row: CacheRow) -> tuple[str, ...]:
+def _why(loss: Loss) -> str:
+    calls = "1 call" if loss.requests == 1 else f"{loss.requests} calls"
+    lost = ""
+    if loss.lost_tokens:
+        money = "" if loss.lost_usd.unknown else f", {_usd(loss.lost_usd)}"
+        lost = f", {loss.lost_tokens:,} tokens{money}"
+    name = _NAMES.get(loss.cause, loss.cause.value.replace("_", " "))
+    return f"  {loss.agent}: {name} ({calls}{lost}): {loss.first.detail}"
+
+
+_NAMES = {
+    Cause.UNKNOWN: "not known why",
+    Cause.OUTPUT_DOMINATES: "output dominates",
+    Cause.EVICTED: "evicted by the provider",
+}
+
+
+def _cells(row: CacheRow, priced: bool) -> tuple[str, ...]:
     usage = row.usage
     ratio = usage.hit_ratio
-    return (
+    cells = (
         row.label,
         str(row.requests),
         _count(usage.input_tokens),
@@ -51,8 +106,27 @@ def _cells(row: CacheRow) -> tuple[str, ...]:
         "unknown" if ratio is None else f"{ratio:.1%}",
         _count(usage.output_tokens),
         _milliseconds(row.ttft_first_s),
-        _milliseconds(row.ttft_median_s),
     )
+    if not priced:
+        return (*cells, _milliseconds(row.ttft_median_s))
+    money = row.money
+    if money is None:
+        return (*cells, "", "", "")
+    return (*cells, *map(_usd, (money.cost, money.planned, money.uncached)))
+
+
+def _usd(amount: AtLeast) -> str:
+    """Return dollars to three digits that count; `+` where a part of the sum is unknown."""
+    if amount.unknown and not amount.known:
+        return "unknown"
+    return f"{_dollars(amount.known)}{'+' if amount.unknown else ''}"
+
+
+def _dollars(amount: Decimal) -> str:
+    if amount >= 1 or not amount:
+        return f"${amount:,.2f}"
+    digits = min(7, 2 - amount.adjusted())  # 0.00123 has three after its two zeros
+    return "$" + f"{amount:.{digits}f}".rstrip("0").ljust(4, "0")
 
 
 def _count(tokens: int | None) -> str:
