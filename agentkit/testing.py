@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from agentkit.models.scripted import (
     Call,
@@ -26,9 +27,47 @@ __all__ = [
     "UnexpectedCall",
     "assert_extends",
     "assert_prefix_stable",
+    "assert_stable_build",
 ]
 
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+
 _NEAR = 60
+
+
+def assert_stable_build(build: Callable[[], Agent[Any, Any]], *, other_processes: int = 0) -> None:
+    """Check that an agent, built twice, begins its contexts with the same bytes. All its team too.
+
+        assert_stable_build(lambda: Desk(deps=rates))
+        assert_stable_build(Desk, other_processes=3)
+
+    What differs would break the prefix of every run: a clock, an id, the order of a set. The order
+    of a set differs between processes only, and two processes may agree by chance: use several.
+
+    Args:
+        build: makes the agent anew.
+        other_processes: also build it in so many other processes, each with its own order of sets.
+            `build` must then be a function or class at the top of a file.
+
+    Raises:
+        AssertionError: names the segment, the differing text, its source line and the fix.
+    """
+    from agentkit.context.lint_builds import compare_builds
+    from agentkit.team.builds import fronts, fronts_elsewhere
+
+    first = fronts(build())
+    later = [fronts(build())]
+    later += [fronts_elsewhere(build, hash_seed=seed + 1) for seed in range(other_processes)]
+    for second in later:
+        if first.keys() != second.keys():
+            raise AssertionError(
+                f"the team differs from build to build: {sorted(first)} and {sorted(second)}"
+            )
+        for path, front in first.items():
+            found = compare_builds(front.context, second[path].context, front.source_of)
+            if found:
+                raise AssertionError(f"agent {path!r}: " + "\n".join(map(str, found)))
 
 
 def assert_extends(earlier: bytes, later: bytes) -> None:

@@ -86,25 +86,30 @@ def _differences(
     if isinstance(known.content, ToolList):
         for name, old, new in _tool_pairs(before, after):
             if old != new:
-                yield _difference(known, f"tools: {name}", old, new, source_of)
+                source = source_of and source_of(known, f'"name":{json.dumps(name)}')
+                yield _difference(known.tier, f"tools: {name}", old, new, source)
         return
-    yield _difference(known, name_of(known), _text(before), _text(after), source_of)
+    old, new = _text(before), _text(after)
+    source = source_of and source_of(known, _searchable(old, new))
+    yield _difference(known.tier, name_of(known), old, new, source)
 
 
-def _difference(
-    segment: Segment, name: str, old: str, new: str, source_of: SourceFinder | None
-) -> BuildDifference:
+def _searchable(old: str, new: str) -> str:
+    """What a source file may have of the differing line: the text before the difference."""
+    start, end, _ = _middle(old, new)
+    return (old[:start].rpartition("\n")[2] or old[start:end]).strip()
+
+
+def _difference(tier: Tier, name: str, old: str, new: str, source: str | None) -> BuildDifference:
     start, old_end, new_end = _middle(old, new)
     kind, fix = _kind(old, new, start, old_end, new_end)
-    # The words that the difference lies in are what a search in the source can find.
-    line = old[:start].rpartition("\n")[2] or old[start:old_end]
     return BuildDifference(
         segment=name,
         kind=kind,
         before=_shown(old, start, old_end),
         after=_shown(new, start, new_end),
-        fix=fix or fix_for(segment.tier),
-        source=None if source_of is None else source_of(segment, line.strip()),
+        fix=fix or fix_for(tier),
+        source=source,
     )
 
 

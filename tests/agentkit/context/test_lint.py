@@ -1,8 +1,9 @@
-"""Volatile text in the stable tiers is found, named, and comes with a fix."""
+"""Volatile text in the stable tiers is found, named, and comes with its line and a fix."""
 
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -28,6 +29,27 @@ from agentkit.context.lint import VolatileTextWarning, lint, warn_volatile
         ("<Desk object at 0x7f3a12bc45d0>", "memory address", "at 0x7f3a12bc45d0"),
         ("since 1764426736", "epoch time", "1764426736"),
         ("session 4f53cda18c2baa0c0354bb5f9a3ecbe5", "hexadecimal id", None),
+        ("Today is Monday, 29 November 2026.", "current date", "Today is Monday, 29 November 2026"),
+        ("today's date: November 29, 2026", "current date", "today's date: November 29, 2026"),
+        ("Today is Sunday.", "current date", "Today is Sunday"),
+        ("Current time: 9:41 am", "current date", "Current time: 9:41 am"),
+        ("The current date is 29.11.2026", "current date", "The current date is 29.11.2026"),
+        ("notes.md (3 minutes ago)", "relative age", "(3 minutes ago)"),
+        ("Last updated 5 min ago", "relative age", "updated 5 min ago"),
+        ("modified: 2 hours ago", "relative age", "modified: 2 hours ago"),
+        ("- rates, age: 3 min", "relative age", "age: 3 min"),
+        ("Currencies: {'b', 'a', 'c'}", "unordered set", "{'b', 'a', 'c'}"),
+        ("frozenset({'b', 'a'})", "unordered set", "frozenset({'b', 'a'})"),
+        ("PID 12345", "process id", "PID 12345"),
+        ("(pid=812)", "process id", "pid=812"),
+        ("http://localhost:54321/mcp", "local port", "localhost:54321"),
+        ("127.0.0.1:32768", "local port", None),
+        ("https://x.test/s/8f3a2b1c9d", "session URL", "https://x.test/s/8f3a2b1c9d"),
+        ("https://x.test/app?session=9ab3kd02", "session URL", None),
+        ("Session ID: 01HZX3J7", "session id", "Session ID: 01HZX3J7"),
+        ("your request_id is abc-123-x", "session id", None),
+        ("req_011CSHoEeqs5C35K2UUqR7Fy", "session id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
+        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc", "token", None),
     ],
 )
 def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None:
@@ -37,7 +59,7 @@ def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None
     assert finding.segment == "system/role"
     assert finding.text in text
     assert found is None or finding.text == found
-    assert "volatile()" in finding.fix
+    assert finding.fix
 
 
 @pytest.mark.parametrize(
@@ -50,21 +72,72 @@ def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None
         "deadbeefdeadbeefdeadbeef is no id: it has no digit",
         "The number 12345678901234567890 has no letters.",
         "Office hours are 9:00 to 17:30.",
+        "If a ticket was created more than 3 days ago, escalate it.",
+        "Answer questions about events up to two days ago.",
+        "Orders updated within the last 5 minutes are live.",
+        "If the user says that today is a holiday, say so.",
+        "Ask which day today is; never guess the current date.",
+        "The current date is shown at the end of the conversation.",
+        "The session id is a string of 12 characters.",
+        "Pass request_id: string and run_id: integer.",
+        "See https://docs.test/sessions/overview and https://api.test/runs/{run_id}.",
+        "https://docs.test/s/getting-started",
+        "https://x.test/a?signature=YOUR_SIGNATURE or ?sig=<sig>",
+        "The server listens on localhost:8080, the database on 127.0.0.1:5432.",
+        "PID 1 is init; write the pid file to /run/app.pid",
+        "Return {\"a\": 1, \"b\": 2} or {'key': 'value'}.",
+        "Use the set {1, 2, 3} and the pattern [a-z]{2,5}.",
+        "run_benchmark2024 and msg_handler are functions.",
+        "In May 2023 the law changed; on 5 June it was published.",
+        "ISO 8601 dates look like YYYY-MM-DDTHH:MM:SSZ.",
+        "Keep up to date: today's news matter.",
+        "Time limit: 10:30 minutes for each test.",
+        "Age: 18 or older. Age: 18 years or more.",
+        "The default timeout is 30 s; wait 5 min between attempts.",
+        "Sizes are thread_store 4096 and resp_cache 8192.",
     ],
 )
 def test_stable_text_is_left_alone(text: str) -> None:
     assert lint(Segment(SystemText(SystemPart.RULES, text))) == ()
 
 
-def test_a_session_id_in_a_tools_description_is_found() -> None:
-    """Regression elsewhere (C11): a session URL in a tool description made every resume a miss."""
-    description = "Posts to https://x.test/s/123e4567-e89b-42d3-a456-426614174000"
-    tools = json.dumps([{"name": "post", "description": description, "parameters": {}}])
+def tools(description: str) -> Segment:
+    listed = [{"description": description, "name": "post", "parameters": {}}]
+    return Segment(ToolList(json.dumps(listed, separators=(",", ":")).encode()))
 
-    (finding,) = lint(Segment(ToolList(tools.encode())))
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "Posts to https://x.test/s/123e4567-e89b-42d3-a456-426614174000",
+        "Posts to https://claude.test/sessions/sess9f8a7b2c",
+        "Session id: 9f8a7b2c-1\nPosts.",
+    ],
+)
+def test_a_session_in_a_tools_description_is_found_and_belongs_elsewhere(description: str) -> None:
+    """C11: a tool description with a session URL made every resume a total miss."""
+    (finding,) = lint(tools(description))
 
     assert finding.segment == "tools"
-    assert "description" in finding.fix
+    assert finding.text in description
+    assert "pass it when the tool runs" in finding.fix
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://b.s3.test/k?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Signature=ab12cd34ef56",
+        "https://acc.blob.test/c/b?sv=2024-01-01&sig=abc%2B123def",
+        "https://storage.test/o?X-Goog-Date=20261129T101500Z&X-Goog-Signature=0a1b2c3d",
+    ],
+)
+def test_a_signed_address_is_found_and_the_fix_is_to_sign_later(url: str) -> None:
+    """C20: addresses that were signed anew at each load had other bytes at each load."""
+    (finding,) = lint(Segment(SystemText(SystemPart.EXAMPLES, f"The logo is at {url} always.")))
+
+    assert finding.kind == "signed URL"
+    assert finding.text == url
+    assert "without its signature" in finding.fix
 
 
 def test_documents_may_speak_of_any_time() -> None:
@@ -77,8 +150,25 @@ def test_each_piece_of_text_is_reported_once() -> None:
     assert len(lint(Segment(SystemText(SystemPart.ROLE, text)))) == 2
 
 
-def test_warnings_name_the_agent() -> None:
+def test_warnings_name_the_agent_and_the_line() -> None:
     segments = (Segment(SystemText(SystemPart.RULES, "pid file /tmp/a.pid")),)
 
     with pytest.warns(VolatileTextWarning, match=r"agent 'desk': temporary path '/tmp/a.pid'"):
         warn_volatile(segments, "desk")
+    with pytest.warns(VolatileTextWarning, match=r"in system/rules \(app.py:12\): leave it out"):
+        warn_volatile(segments, "desk", lambda segment, text: "app.py:12")
+
+
+def test_a_long_prompt_is_read_in_no_time() -> None:
+    """400 kB, and texts on which a careless pattern needs quadratic time."""
+    nasty = [
+        "http://" + "a" * 50_000,
+        "0" * 50_000,
+        "/tmp/" * 10_000,
+        "{'a', " * 9_000,
+        "a-" * 40_000,
+    ]
+    started_s = time.process_time()
+    for text in ["The rates of the day. " * 20_000, *nasty]:
+        lint(Segment(SystemText(SystemPart.RULES, text)))
+    assert time.process_time() - started_s < 5
