@@ -135,7 +135,7 @@ def _marks(layout: ChatLayout, plan: CachePlan, field: MarkField) -> dict[int, b
     marks = {}
     for mark in plan.marks:
         value = dict(field.value)
-        if mark.ttl is not None and mark.ttl in field.ttls:
+        if mark.ttl is not None and field.ttls:
             value["ttl"] = mark.ttl.value
         marks[mark.index] = compact_json({field.name: value})[1:-1]
     return marks

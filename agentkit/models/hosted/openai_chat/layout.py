@@ -85,7 +85,7 @@ def lay_out(
             messages=tuple(messages),
             terms=options.terms,
             stream=True,
-            openai=OpenAiOptions(api="chat"),
+            openai=OpenAiOptions(api="chat", retention=options.retention),
         ),
         shared=_shared(
             request.reuse, team=team, agent=len(tools) + len(system), runs=[*ends, n_stable]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from agentkit.caching.policy import Speed, Terms
 from agentkit.errors import ConfigurationError
@@ -19,6 +20,8 @@ class ChatOptions:
     """E.g. `flex` or `priority`; changes the price, and what shares a cache."""
     parallel_tool_calls: bool | None = None
     """None is the server's default, which is yes."""
+    retention: Literal["in_memory", "24h"] | None = None
+    """How long GPT-5.5 and earlier may keep an entry; None is the account's default."""
     one_system_message: bool = False
     """Rules, role and knowledge as one system message, for chat templates that take only one."""
     holds_host: bool = True

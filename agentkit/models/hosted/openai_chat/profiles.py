@@ -21,7 +21,7 @@ class MarkField:
     value: Mapping[str, str]
     """The field's value, without a lifetime."""
     ttls: tuple[Ttl, ...] = ()
-    """Lifetimes that may stand in it as `ttl`, shortest first; empty: it has no `ttl`."""
+    """What a user's mark may ask for as `ttl`, shortest first; empty: it has no `ttl`."""
     on_assistant: bool = False
     """Whether it works on a model's own text."""
 
@@ -94,11 +94,9 @@ class Profile:
 _CACHED = "usage.prompt_tokens_details.cached_tokens"
 _WRITTEN = "usage.prompt_tokens_details.cache_write_tokens"
 
-# sdk 3.57.0: part types. Measured: on a model's own text it does nothing.
+# sdk 3.57.0: part types; the API's own ttl is 30m only. Measured: nothing on a model's own text.
 _BREAKPOINT = MarkField(
-    name="prompt_cache_breakpoint",
-    value={"mode": "explicit"},
-    ttls=(Ttl.THIRTY_MINUTES, Ttl.TWELVE_HOURS),
+    name="prompt_cache_breakpoint", value={"mode": "explicit"}, ttls=(Ttl.THIRTY_MINUTES,)
 )
 # docs 2026-10-01
 _EPHEMERAL = MarkField(

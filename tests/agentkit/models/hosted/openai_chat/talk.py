@@ -186,6 +186,10 @@ def usage_chunk(**usage: Any) -> dict[str, Any]:
 
 SAID = (chunk({"role": "assistant", "content": "Hi"}), chunk({}, "stop"))
 """A whole answer without usage."""
+COUNTED = usage_chunk(
+    prompt_tokens=9, completion_tokens=1, prompt_tokens_details={"cached_tokens": 4}
+)
+"""The usage that follows it."""
 
 
 def sse(*chunks: Mapping[str, Any]) -> httpx.Response:

@@ -30,6 +30,7 @@ from agentkit.models.hosted.openai_chat import (
 )
 from agentkit.models.hosted.openai_common import CacheFieldsRefusedWarning
 from tests.agentkit.models.hosted.openai_chat.talk import (
+    COUNTED,
     FRONT,
     QUESTION,
     SAID,
@@ -45,10 +46,6 @@ from tests.agentkit.models.hosted.openai_chat.talk import (
     turns,
     usage_chunk,
     without_marks,
-)
-
-COUNTED = usage_chunk(
-    prompt_tokens=9, completion_tokens=1, prompt_tokens_details={"cached_tokens": 4}
 )
 
 
