@@ -123,6 +123,9 @@ async def send(
                 yield event
     except OpenAIError as error:
         raise translate_error(error, label, key_variable) from error
+    except ValueError as error:
+        message = f"{label} sent an event that is no JSON ({error})"
+        raise ModelError(message, retryable=True) from error
     finally:
         if stream is not None:
             await stream.close()

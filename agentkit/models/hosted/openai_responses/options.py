@@ -22,6 +22,9 @@ class ResponsesOptions:
     """How much a reasoning model thinks."""
     summary: Literal["auto", "concise", "detailed"] | None = None
     """Whether summaries of the reasoning are streamed."""
+    reasoning_context: Literal["auto", "current_turn", "all_turns"] | None = None
+    """Which earlier reasoning is shown again. With `current_turn`, the default before GPT-5.6, the
+    prompt changes behind the first reasoning of every turn that has ended."""
     verbosity: Literal["low", "medium", "high"] | None = None
     service_tier: ServiceTier | None = None
     """`flex` costs half, `fast` twice; tiers do not share a cache."""

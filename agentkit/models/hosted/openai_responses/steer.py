@@ -32,13 +32,18 @@ def steering(
 ) -> dict[str, object]:
     """Return the body's fields behind the prompt, those first that stay the same during a run."""
     text = {"format": answer_form(request.output_schema), "verbosity": options.verbosity}
+    reasoning = {
+        "effort": options.effort,
+        "summary": options.summary,
+        "context": options.reasoning_context,
+    }
     settings = request.settings
     fields: dict[str, object] = {
         "model": model,
         "store": False,
         "stream": True,
         "include": ["reasoning.encrypted_content"] if options.includes_reasoning(model) else None,
-        "reasoning": _given({"effort": options.effort, "summary": options.summary}) or None,
+        "reasoning": _given(reasoning) or None,
         "text": _given(text) or None,
         "parallel_tool_calls": None if options.parallel_tool_calls else False,
         "service_tier": options.service_tier,

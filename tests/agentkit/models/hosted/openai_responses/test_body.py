@@ -185,12 +185,17 @@ def test_options_are_on_the_wire() -> None:
         ASKED,
         effort="high",
         summary="auto",
+        reasoning_context="all_turns",
         verbosity="low",
         service_tier="flex",
         parallel_tool_calls=False,
     )
 
-    assert wire["reasoning"] == {"effort": "high", "summary": "auto"}
+    assert wire["reasoning"] == {
+        "effort": "high",
+        "summary": "auto",
+        "context": "all_turns",
+    }
     assert wire["text"] == {"verbosity": "low"}
     assert (wire["service_tier"], wire["parallel_tool_calls"]) == ("flex", False)
 

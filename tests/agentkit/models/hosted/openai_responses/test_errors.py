@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 import respx
+from openai import AsyncOpenAI
 
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
+from agentkit.events import ModelEvent, TextDelta
 from agentkit.models.hosted.openai_common import (
     Clients,
     new_client,
     rejected_cache_fields,
     retry_after_s,
 )
+from agentkit.models.hosted.openai_responses import ResponsesAdapter
 from tests.agentkit.models.hosted.openai_responses.talk import (
     URL,
     adapter,
@@ -124,6 +130,40 @@ async def test_an_error_inside_the_stream_is_translated(httpx2_mock: respx.Route
     assert "oops" in str(error)
 
 
+async def test_a_stream_that_is_no_json_may_be_retried(httpx2_mock: respx.Router) -> None:
+    headers = {"content-type": "text/event-stream"}
+    answer = httpx.Response(200, headers=headers, content=b'data: {"type": "resp\n\n')
+
+    error = await failure(httpx2_mock, return_value=answer)
+
+    assert error.retryable
+    assert "no JSON" in str(error)
+
+
+async def test_a_connection_that_breaks_in_mid_answer_may_be_retried() -> None:
+    class Broken(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            yield sse(created(), text("Hel")).content
+            raise httpx2.RemoteProtocolError("peer closed")
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, stream=Broken())
+
+    async with httpx2.AsyncClient(transport=httpx2.MockTransport(answer)) as http:
+        api = ResponsesAdapter("gpt-6-sol", client=AsyncOpenAI(api_key="k", http_client=http))
+        made, seen = turns()[0], list[ModelEvent]()
+
+        async def watch() -> None:
+            async for event in api.stream(api.body(api.layout(made), PLAIN, made)):
+                seen.append(event)  # noqa: PERF401
+
+        with pytest.raises(ModelError, match="cannot be reached") as caught:
+            await watch()
+
+    assert TextDelta("Hel") in seen
+    assert caught.value.retryable
+
+
 NOW = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
 
 
@@ -194,3 +234,28 @@ async def test_a_loop_has_one_client_until_it_is_closed(monkeypatch: pytest.Monk
     assert first.is_closed()
     assert clients.get() is not first
     await clients.aclose()
+
+
+def test_every_event_loop_has_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", "http://gateway/v1")
+
+    async def used() -> AsyncOpenAI:
+        client = clients.get()
+        await clients.aclose()
+        return client
+
+    first, second = asyncio.run(used()), asyncio.run(used())
+
+    assert first is not second
+    assert (str(first.base_url), first.max_retries) == ("http://gateway/v1/", 0)
+
+
+async def test_a_client_that_was_given_stays_open() -> None:
+    async with AsyncOpenAI(api_key="k") as given:
+        clients = Clients(given, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
+        assert clients.get() is given
+
+        await clients.aclose()
+
+        assert not given.is_closed()
