@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,13 @@ class Sent:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Digest of a segment -> the source line that supplied it."""
     n_cached: int = 0
-    """Leading blocks that the next request should extend: those that a cache keeps."""
+    """Leading blocks that the next request should extend: those that a cache keeps. 0: none."""
     cached_tokens: int | None = None
     """How many tokens these have by the provider's own count; None: only estimated."""
     life_s: float | None = None
     """Seconds that the cache keeps them, from the request's start; None: not published."""
+    at: datetime | None = None
+    """When it was sent, with a time zone."""
 
     @staticmethod
     def of(
@@ -52,9 +55,9 @@ class Sent:
         *,
         cache_request: CacheRequest | None = None,
     ) -> Sent:
-        """Return what is sent with this layout. Everything but the volatile end counts as cached.
+        """Return what is sent with this layout. Until it is answered, no cache keeps any of it.
 
-        Once it is answered, `agentkit.caching.judge.remembered` says what really is.
+        Then `agentkit.caching.judge.remembered` says what is kept.
         `cache_request` is the layout's with better token counts, where there is one: that for which
         the plan was made.
         """
@@ -66,7 +69,6 @@ class Sent:
             settings=settings(planned, policy.invalidations),
             context=request.context,
             sources=request.sources,
-            n_cached=len(layout.blocks) - layout.n_volatile,
         )
 
     @property

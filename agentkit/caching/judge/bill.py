@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -57,6 +57,11 @@ class Bill:
             planned=_sum(self.planned, other.planned),
         )
 
+    def of_a_ping(self) -> Bill:
+        """Return the bill of a request that only keeps entries alive."""
+        planned = None if self.paid is None else self.paid.total
+        return replace(self, uncached=Decimal(0), planned=planned)
+
 
 def parts_bill(
     parts: Sequence[ModelUsage], policy: Policy, book: PriceBook, at: datetime, terms: Terms
@@ -73,12 +78,7 @@ def parts_bill(
         split = split_of(part.usage, own, plan)
         actual = None if isinstance(split, NoSplit) else split
         one = Bill.of(price, actual, plan, part.usage)
-        one = Bill(
-            price=price,
-            paid=one.paid,
-            uncached=one.uncached,
-            planned=None if one.paid is None else one.paid.total,
-        )
+        one = replace(one, planned=None if one.paid is None else one.paid.total)
         bill = one if bill is None else bill.plus(one)
     return bill
 

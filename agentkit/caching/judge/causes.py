@@ -13,11 +13,13 @@ from typing import assert_never
 from agentkit.caching.judge.changes import Facts, our_change
 from agentkit.caching.judge.vendor import vendor_lost, vendor_says
 from agentkit.caching.policy import (
+    AnthropicPolicy,
     Change,
     CompatiblePolicy,
     DeepSeekPolicy,
     GeminiPolicy,
     OpenAiIntervalPolicy,
+    OpenAiMarkPolicy,
     Policy,
     Section,
 )
@@ -66,17 +68,19 @@ def _rounding(policy: Policy) -> int:
     """Return by how many tokens a read may fall short only because caches work in units."""
     match policy:
         case OpenAiIntervalPolicy():
-            return max(policy.interval_tokens or 0, policy.reported_multiple)
+            return max(policy.interval_tokens or _UNKNOWN_UNIT, policy.reported_multiple)
         case CompatiblePolicy():
-            return policy.block_tokens or _UNKNOWN_UNIT
-        case DeepSeekPolicy():
-            return policy.block_tokens or 0
+            return max(policy.block_tokens or _UNKNOWN_UNIT, _NOISE)
         case GeminiPolicy():
             return _UNKNOWN_UNIT
+        case DeepSeekPolicy() | AnthropicPolicy() | OpenAiMarkPolicy():
+            return _NOISE
         case _:
-            return 0
+            assert_never(policy)
 
 
+_NOISE = 64
+"""Templates add some tokens here and there, and others when the next message follows."""
 _UNKNOWN_UNIT = 512
 """No unit is published; a shortfall below this is taken for rounding."""
 
@@ -124,6 +128,8 @@ def _beyond_us(facts: Facts, kept: int, slack: int) -> tuple[Cause, str]:
             "more requests shared the cache key than one machine takes, so this one went to another"
         )
     if facts.planned_read + max(slack, _guess_slack(kept, 0)) < kept:
+        if facts.gap_s is None:
+            return Cause.UNKNOWN, "it is not known here how long ago the prefix was used"
         notes = "; ".join(facts.plan.notes) or "its marks do not lead to the entry"
         return Cause.UNKNOWN, f"the plan did not expect to read what is there: {notes}"
     return Cause.EVICTED, (

@@ -53,6 +53,7 @@ def judge(
     prices: PriceBook | None = None,
     model: str | None = None,
     parts: Sequence[ModelUsage] = (),
+    keeps_alive: bool = False,
 ) -> Verdict:
     """Return what a request cost, and why it was not less. Pure.
 
@@ -64,7 +65,7 @@ def judge(
         now: What was sent.
         before: What it should extend: the request before of the same run, as `remembered` has it.
             For the first one of a run, what all runs of the agent share; None: nothing.
-        gap_s: Seconds between the starts of the two.
+        gap_s: Seconds between the starts of the two; None: from `before.at` to `at`.
         terms: What changes the price beside tokens.
         epoch_changed: Whether the context was begun anew on purpose since `before`.
         note: What the vendor's own diagnostics said.
@@ -74,7 +75,11 @@ def judge(
         prices: Where prices come from.
         model: The name on the wire; None: the policy's.
         parts: What other models did within the request, see `usage_of_iterations`.
+        keeps_alive: Whether it was sent only to keep entries alive. Without a cache nobody would
+            have sent it, so its uncached cost is 0, and what it cost is what was planned.
     """
+    if gap_s is None and before is not None and before.at is not None:
+        gap_s = (at - before.at).total_seconds()
     book, terms = prices or PriceBook(), terms or Terms()
     split = split_of(usage, policy, plan)
     actual = None if isinstance(split, NoSplit) else split
@@ -105,6 +110,8 @@ def judge(
             shortfall = replace(shortfall, lost_usd=lost)
     whole = parts_bill(parts, policy, book, at, terms)
     total = bill if whole is None else bill.plus(whole)
+    if keeps_alive:
+        total = total.of_a_ping()
     return Verdict(
         at=at,
         model=f"{policy.provider.value}:{model or policy.model}",
@@ -118,22 +125,39 @@ def judge(
     )
 
 
-def remembered(sent: Sent, *, plan: CachePlan, policy: Policy, actual: InputSplit | None) -> Sent:
+def remembered(
+    sent: Sent,
+    *,
+    plan: CachePlan,
+    policy: Policy,
+    actual: InputSplit | None,
+    at: datetime | None = None,
+) -> Sent:
     """Return what was sent, with what the cache keeps of it now that it is answered.
 
-    `actual` is that of the verdict. This is the `before` of the next request.
+    This is the `before` of the next request. `actual` is that of the verdict; `at` is when it was
+    sent, so that the judge knows the gap by itself.
     """
+    kept = replace(sent, life_s=_life_s(policy, plan), at=at)
+    if isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
+        return _kept_by_marks(kept, plan, actual)
+    # Caches without marks keep whole prompts.
+    whole = None if actual is None or sent.n_volatile else actual.total
+    return replace(kept, n_cached=sent.n_stable, cached_tokens=whole)
+
+
+def _kept_by_marks(sent: Sent, plan: CachePlan, actual: InputSplit | None) -> Sent:
     cached = plan.predicted.split.read + plan.predicted.split.written
-    if not isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
-        return replace(sent, n_cached=sent.n_stable, life_s=_life_s(policy, plan))
+    known = None if actual is None else actual.read + actual.written
+    if known == 0:
+        return replace(sent, n_cached=0, cached_tokens=None)
     n_cached, n_tokens = 0, 0
     for block in islice(sent.request.blocks, sent.n_stable):
         n_tokens += block.n_tokens
         if n_tokens > cached:
             break
         n_cached += 1
-    known = None if actual is None else actual.read + actual.written
-    return replace(sent, n_cached=n_cached, cached_tokens=known, life_s=_life_s(policy, plan))
+    return replace(sent, n_cached=n_cached, cached_tokens=known)
 
 
 def _life_s(policy: Policy, plan: CachePlan) -> float | None:

@@ -83,7 +83,8 @@ def sent(
         request_id="request",
         sources=names,
     )
-    return Sent.of(layout, asked, policy)
+    found = Sent.of(layout, asked, policy)
+    return replace(found, n_cached=found.n_stable)
 
 
 def answered(request: Sent, *, tokens: int | None, life_s: float | None = 300) -> Sent:

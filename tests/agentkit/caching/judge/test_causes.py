@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.caching.judge import judge, remembered
-from agentkit.caching.policy import Policy, Ttl, policy_for
+from agentkit.caching.policy import InputSplit, Policy, Ttl, policy_for
 from agentkit.caching.request import Identity
 from agentkit.caching.verdict import Cause, Shortfall
 from agentkit.usage import Usage
@@ -320,8 +321,11 @@ class TestRoundingIsNoLoss:
             ("openai", "gpt-5.5", 4_096, False),  # 6,000 cut to its interval of 2,048
             ("openai", "gpt-5.5", 2_048, True),
             ("vllm", "llama", 5_984, False),  # blocks of 16
+            ("deepseek", "deepseek-flash", 5_950, False),
+            ("deepseek", "deepseek-flash", 5_000, True),
             ("vllm", "llama", 5_000, True),
-            ("anthropic", "claude-sonnet-5-5", 5_999, True),
+            ("anthropic", "claude-sonnet-5-5", 5_940, False),
+            ("anthropic", "claude-sonnet-5-5", 5_900, True),
         ],
     )
     def test_a_read_may_fall_short_by_less_than_a_unit(
@@ -366,6 +370,38 @@ class TestWhatTheNextRequestShouldExtend:
         kept = remembered(sent(talk=TALK), plan=FULL, policy=ANTHROPIC, actual=verdict.actual)
 
         assert (kept.n_cached, kept.cached_tokens) == (8, 8_200)
+
+    def test_what_the_provider_says_it_did_not_keep_is_not_expected(self) -> None:
+        nothing = InputSplit(read=0, uncached=6_000)
+
+        kept = remembered(sent(), plan=plan(0, 6_000), policy=ANTHROPIC, actual=nothing)
+
+        assert kept.n_cached == 0
+
+    def test_a_whole_prompt_without_marks_has_the_tokens_that_were_counted(self) -> None:
+        policy = policy_for("deepseek", "deepseek-flash", NOON.date())
+        whole = InputSplit(read=1_000, uncached=5_100)
+
+        kept = remembered(sent(policy=policy), plan=plan(0, 0, 6_000), policy=policy, actual=whole)
+
+        assert (kept.n_cached, kept.cached_tokens) == (6, 6_100)
+
+    def test_when_it_was_sent_gives_the_gap(self) -> None:
+        kept = remembered(sent(), plan=plan(0, 6_000), policy=ANTHROPIC, actual=None, at=NOON)
+
+        late = NOON + timedelta(seconds=301)
+        found = shortfall(before=kept, at=late, gap_s=None, plan=plan(0, 8_000))
+        soon = shortfall(before=kept, at=late - timedelta(seconds=2), gap_s=None)
+
+        assert found is not None
+        assert found.cause is Cause.EXPIRED
+        assert soon is not None
+        assert soon.cause is Cause.EVICTED
+
+    def test_nothing_is_kept_of_what_was_not_answered(self) -> None:
+        failed = replace(sent(), n_cached=0)
+
+        assert shortfall(before=failed, plan=plan(0, 8_000)) is None
 
     def test_nothing_is_kept_without_marks(self) -> None:
         kept = remembered(sent(), plan=plan(0, 0, 6_000), policy=ANTHROPIC, actual=None)

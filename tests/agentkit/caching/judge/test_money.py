@@ -226,6 +226,14 @@ def test_other_models_within_a_request_are_billed_at_their_own_price() -> None:
     assert both.actual == alone.actual
 
 
+def test_keeping_entries_alive_is_money_that_nobody_spends_without_a_cache() -> None:
+    found = verdict(usage(8_000, 0, 0, output=0), keeps_alive=True)
+
+    assert found.cost is not None
+    assert found.cost.total == found.planned_cost == D("0.0008")
+    assert found.uncached_cost == 0
+
+
 def test_an_unknown_part_leaves_the_whole_unknown() -> None:
     silent = ModelUsage(model="claude-opus-5-5", kind="advisor_message", usage=Usage())
 
