@@ -7,6 +7,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from agentkit.blocks import Message, ToolMessage
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import Provider, Rates, gemini_policy
 from agentkit.caching.times import RealTime, Time
@@ -21,8 +22,10 @@ from agentkit.models.hosted.gemini.layout import Encoded, lay_out
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.transport import Transport
 from agentkit.models.hosted.gemini.vendor import VENDOR
+from agentkit.models.hosted.openai_common import LostMarkWarning
 from agentkit.models.hosted.wire import Body, Layout
 from agentkit.usage import Usage
+from agentkit.warn import warn_user
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -58,6 +61,7 @@ class GeminiAdapter:
         self._model = model
         self._options = options or GeminiOptions()
         self._encoded = Encoded()
+        self._has_warned = False
         self._transport = Transport(model, self.label, client, self._options)
         self.cached_contents = CachedContents(
             self._transport,
@@ -83,7 +87,17 @@ class GeminiAdapter:
         return self._model
 
     def layout(self, request: ModelRequest) -> Layout:
-        """Return the request's pieces; see `Adapter.layout`."""
+        """Return the request's pieces; see `Adapter.layout`.
+
+        Warns once of marks that the user set: Gemini has none.
+        """
+        if not self._has_warned and any(map(_has_mark, request.context.messages)):
+            self._has_warned = True
+            warn_user(
+                f"{self.label} has no cache marks, so the breakpoints in its context do nothing; "
+                "what is worth an object is kept in one without them",
+                LostMarkWarning,
+            )
         return lay_out(request, model=self._model, options=self._options, encoded=self._encoded)
 
     def body(self, layout: Layout, plan: CachePlan, request: ModelRequest) -> GeminiBody:
@@ -143,3 +157,8 @@ class GeminiAdapter:
     def _rates(self, n_tokens: int, at: datetime) -> Rates | None:
         policy = gemini_policy(self._model, at.date(), platform=self._options.platform)
         return None if policy.prices is None else policy.prices.rates_for(n_tokens, at)
+
+
+def _has_mark(message: Message) -> bool:
+    blocks = () if isinstance(message, ToolMessage) else message.blocks
+    return any(getattr(block, "breakpoint", None) is not None for block in blocks)
