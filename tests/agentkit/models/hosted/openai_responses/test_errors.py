@@ -155,7 +155,7 @@ async def test_a_connection_that_breaks_in_mid_answer_may_be_retried() -> None:
 
         async def watch() -> None:
             async for event in api.stream(api.body(api.layout(made), PLAIN, made)):
-                seen.append(event)  # noqa: PERF401
+                seen.append(event)
 
         with pytest.raises(ModelError, match="cannot be reached") as caught:
             await watch()
