@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
+from collections.abc import Iterable, Mapping
 
 import pytest
 import respx
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
+from pydantic import TypeAdapter
 
 from tests.agentkit.models.hosted.openai_responses.talk import (
     URL,
@@ -43,6 +47,27 @@ def test_each_golden_request_extends_the_one_before_in_cache_order() -> None:
     for before, after in itertools.pairwise(prompts):
         assert after.startswith(before)
         assert len(after) > len(before)
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_golden_bytes_fit_the_official_clients_types_to_the_last_field(name: str) -> None:
+    data = (FOLDER / f"{name}.json").read_bytes()
+
+    types = TypeAdapter(ResponseCreateParamsStreaming)  # must live while its iterables do
+
+    known = everything(types.validate_json(data, strict=True))
+
+    # Fields that the types do not know would be missing.
+    assert known == json.loads(data)
+
+
+def everything(value: object) -> object:
+    """The value with all that pydantic would check later: it leaves iterables for their use."""
+    if isinstance(value, Mapping):
+        return {name: everything(item) for name, item in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return [everything(item) for item in value]
+    return value
 
 
 def stable(data: bytes) -> bytes:
