@@ -188,7 +188,7 @@ class ChatAdapter:
     async def _send(self, body: Body, without: frozenset[str]) -> AsyncGenerator[ModelEvent, None]:
         reader = ChunkReader(self.label, self._profile, self._where, self._now_s)
         sent = send(
-            self._clients.get(),
+            await self._clients.get(),
             "/chat/completions",
             body,
             label=self.label,

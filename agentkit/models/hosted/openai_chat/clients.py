@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ChatClients:
-    """One client for each event loop, made when it is first needed.
+    """One client for each event loop, made when it is first needed and closed with the loop.
 
     A connection belongs to the loop that opened it, and `run_sync` has a new loop every time.
     """
@@ -32,11 +33,11 @@ class ChatClients:
         self._profile = profile
         self._label = label
         self._base_url = base_url or profile.base_url
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
-            WeakKeyDictionary()
-        )
+        self._by_loop: WeakKeyDictionary[
+            asyncio.AbstractEventLoop, tuple[AsyncOpenAI, AsyncGenerator[None, None]]
+        ] = WeakKeyDictionary()
 
-    def get(self) -> AsyncOpenAI:
+    async def get(self) -> AsyncOpenAI:
         """Return the client that was given, or this loop's own.
 
         Raises:
@@ -47,14 +48,17 @@ class ChatClients:
             return self._given
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop[loop] = self._new()
-        return self._by_loop[loop]
+            client = self._new()
+            guard = _open(client)
+            self._by_loop[loop] = client, guard
+            await anext(guard)
+        return self._by_loop[loop][0]
 
     async def aclose(self) -> None:
         """Close this loop's own client. One that was given stays open: its owner closes it."""
-        client = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
+        found = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if found is not None:
+            await found[1].aclose()
 
     def _new(self) -> AsyncOpenAI:
         try:
@@ -85,3 +89,11 @@ class ChatClients:
                 f"{self._label} has no key: set {variable}, or pass client=AsyncOpenAI(...)"
             )
         return key
+
+
+async def _open(client: AsyncOpenAI) -> AsyncGenerator[None, None]:
+    """Hold a client open. `asyncio.run` closes generators that have not ended, and so this one."""
+    try:
+        yield
+    finally:
+        await client.close()
