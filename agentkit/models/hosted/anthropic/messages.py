@@ -117,10 +117,10 @@ def _call_piece(call: ToolCall, calls: Calls) -> Piece:
 def _item_pieces(item: VendorItem, dialect: Dialect) -> Iterator[Piece]:
     if not dialect.is_own(item.source):
         return
-    kind = kind_of(str(fields_of(item)["type"]))
-    if is_thinking(kind) and not dialect.takes_thinking(item.source):
+    block_type = str(fields_of(item)["type"])
+    if is_thinking(block_type) and not dialect.takes_thinking(item.source):
         return
-    yield piece(kind, item.data.strip().encode())
+    yield piece(kind_of(block_type), item.data.strip().encode())
 
 
 def _result_piece(result: ToolResult, dialect: Dialect, calls: Calls) -> Piece:

@@ -26,7 +26,7 @@ from agentkit.models.hosted.anthropic.diagnostics import cache_note
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.usage import UsageMeter
-from agentkit.models.hosted.anthropic.vendor import MESSAGE_ID, is_thinking, kind_of
+from agentkit.models.hosted.anthropic.vendor import MESSAGE_ID, is_thinking
 from agentkit.usage import Timing
 
 _FINISH: Mapping[str, FinishReason] = {
@@ -157,7 +157,7 @@ class AnswerReader:
                 self._n_calls += 1
                 return CallReader(block, label, self._n_calls - 1)
             case other:
-                is_kept = self._keeps_thinking or not is_thinking(kind_of(str(other)))
+                is_kept = self._keeps_thinking or not is_thinking(str(other))
                 return ItemReader(block, label, is_kept=is_kept)
 
     def _block(self, event: Mapping[str, object]) -> BlockReader:

@@ -50,13 +50,13 @@ def kind_of(block_type: str) -> BlockKind:
         return _KINDS[block_type]
     if block_type.endswith("_tool_result"):
         return BlockKind.SERVER_TOOL_RESULT
-    # Of a type that we do not know we cannot say that it may be marked; redacted ones never are.
+    # Of a type that we do not know we cannot say that it may be marked; redacted thinking never is.
     return BlockKind.REDACTED_THINKING
 
 
-def is_thinking(kind: BlockKind) -> bool:
-    """Whether a block may be bound to the prefix before it."""
-    return kind in (BlockKind.THINKING, BlockKind.REDACTED_THINKING)
+def is_thinking(block_type: str) -> bool:
+    """Whether a whole block may be bound to the prefix before it, and to its model."""
+    return block_type == "redacted_thinking"
 
 
 def is_called_by_code(fields: Mapping[str, object]) -> bool:

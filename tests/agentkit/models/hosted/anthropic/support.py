@@ -9,6 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 import httpx
+from anthropic.types.beta.message_create_params import (
+    MessageCreateParamsStreaming as BetaMessageCreateParamsStreaming,
+)
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from pydantic import TypeAdapter
 
 from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.caching.plan.plan import CachePlan, PlacedMark, Prediction
@@ -84,6 +89,21 @@ def sent(adapter: AnthropicAdapter, request: ModelRequest, *marks: int | tuple[i
 
 def last_stable(layout: Layout) -> int:
     return len(layout.blocks) - layout.n_volatile - 1
+
+
+def as_the_sdk_types_it(data: bytes, *, beta: bool = False) -> Any:
+    """Read a body by the parameter types of the official client: what they do not have is lost."""
+    params = BetaMessageCreateParamsStreaming if beta else MessageCreateParamsStreaming
+    adapter = TypeAdapter[Any](params)  # lists are read lazily, and only while it lives
+    return _whole(adapter.validate_json(data))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _whole(each) for name, each in value.items()}
+    if isinstance(value, str | int | float | None):
+        return value
+    return [_whole(each) for each in value]
 
 
 _MARK = re.compile(r',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(5m|1h)")?\}\}$')
