@@ -8,10 +8,8 @@ cached-content object where that pays.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from threading import Lock
-from typing import TypeVar, cast
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
@@ -27,36 +25,11 @@ from agentkit.models.hosted.gemini.encode import (
     text_block,
     tool_block,
 )
+from agentkit.models.hosted.gemini.encoded import Encoded
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.vendor import VENDOR
 from agentkit.models.hosted.wire import Layout, WireBlock
 from agentkit.toolset.canonical import canonical_json
-
-EncodedT = TypeVar("EncodedT")
-
-
-class Encoded:
-    """What was encoded before, by what it was made of. Bounded; usable from several threads."""
-
-    def __init__(self, size: int = 4_096) -> None:
-        self._size = size
-        self._kept: OrderedDict[Hashable, object] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: Hashable) -> object | None:
-        """Return what is kept for the key, if anything."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-            return self._kept.get(key)
-
-    def put(self, key: Hashable, value: EncodedT) -> EncodedT:
-        """Keep a value, and return it."""
-        with self._lock:
-            self._kept[key] = value
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
-        return value
 
 
 def lay_out(
@@ -101,11 +74,11 @@ def lay_out(
 def _tools(request: ModelRequest, encoded: Encoded) -> tuple[WireBlock, ...]:
     segments = request.context.front.segments
     at = next((i for i, segment in enumerate(segments) if segment.tier is Tier.TOOLS), None)
-    key = ("tools", request.toolset.digest, at)
-    known = cast("tuple[WireBlock, ...] | None", encoded.get(key))
-    if known is not None:
-        return known
-    return encoded.put(key, tuple(tool_block(spec, at) for spec in request.toolset.specs))
+    return _once(
+        encoded,
+        ("tools", request.toolset.digest, at),
+        lambda: tuple(tool_block(spec, at) for spec in request.toolset.specs),
+    )
 
 
 def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlock, ...]]:
@@ -113,8 +86,7 @@ def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlo
     n_rules, blocks = 0, list[WireBlock]()
     for index, segment in enumerate(request.context.front.segments):
         key = ("system", segment.digest, index)
-        known = cast("tuple[WireBlock, ...] | None", encoded.get(key))
-        made = encoded.put(key, system_blocks(segment, index)) if known is None else known
+        made = _once(encoded, key, partial(system_blocks, segment, index))
         blocks += made
         if segment.part is SystemPart.RULES:
             n_rules = len(made)
@@ -128,11 +100,16 @@ def _history(request: ModelRequest, model: str, encoded: Encoded) -> Iterator[tu
         if not isinstance(message, UserMessage | AssistantMessage | ToolMessage):
             continue
         key = ("history", segment.digest, index)
-        known = cast("tuple[Content, ...] | None", encoded.get(key))
-        if known is None:
-            known = encoded.put(key, contents(message, index, model=model))
-        for content in known:
+        make = partial(contents, message, index, model=model)
+        for content in encoded.once(key, make):
             yield content, isinstance(message, AssistantMessage)
+
+
+def _once(
+    encoded: Encoded, key: Hashable, make: Callable[[], tuple[WireBlock, ...]]
+) -> tuple[WireBlock, ...]:
+    (front,) = encoded.once(key, lambda: (Content(role=Role.DEVELOPER, blocks=make()),))
+    return front.blocks
 
 
 def _volatile(request: ModelRequest) -> list[Content]:

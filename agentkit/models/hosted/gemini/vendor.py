@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 
 from agentkit.blocks import Json, VendorItem
+from agentkit.caching.policy import plain_name
 
 VENDOR = "gemini"
 SIGNATURE = "thoughtSignature"
@@ -33,7 +34,7 @@ _OWN_ID = re.compile(r"gemini_call_")
 
 def wants_signatures(model: str) -> bool:
     """Whether the model refuses function calls that nobody signed."""
-    return _UNSIGNED.match(model) is None
+    return _UNSIGNED.match(plain_name(model)) is None
 
 
 def is_ours(source: str) -> bool:
