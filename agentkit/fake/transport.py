@@ -93,6 +93,7 @@ class _Connection:
             raise httpx2.RemoteProtocolError("the application ended in the middle of a response")
         if not message.get("more_body", False) and not message.get("body"):
             await self.close()
+            self._task.result()  # an application may fail after it has answered with status 500
             return None
         if not message.get("more_body", False):
             self._parts.put_nowait({"type": "http.response.body"})
