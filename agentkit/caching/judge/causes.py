@@ -39,7 +39,7 @@ def shortfall_of(facts: Facts) -> Shortfall | None:
     kept = could if ours is None else min(could, _tokens_before(facts, ours.block, could))
     if ours is not None and could - kept >= kept - facts.actual.read:
         return _shortfall(facts, ours.cause, ours.detail, lost, ours.difference)
-    cause, detail = _beyond_us(facts, kept, slack)
+    cause, detail = _beyond_us(facts, kept)
     return _shortfall(facts, cause, detail, lost, None)
 
 
@@ -111,7 +111,7 @@ def _tokens_before(facts: Facts, block: int, could: int) -> int:
     return could * facts.before.tokens(min(block, facts.before.n_cached)) // whole if whole else 0
 
 
-def _beyond_us(facts: Facts, kept: int, slack: int) -> tuple[Cause, str]:
+def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
     """Return what time or the provider did: the same bytes, the same settings, and yet no read."""
     life_s = None if facts.before is None else facts.before.life_s
     if facts.gap_s is not None and life_s is not None and facts.gap_s > life_s:
@@ -121,21 +121,32 @@ def _beyond_us(facts: Facts, kept: int, slack: int) -> tuple[Cause, str]:
         )
     if facts.still_writing:
         return Cause.NOT_YET_READABLE, (
-            "another request was still writing the prefix; let one go ahead until its answer begins"
+            "the prefix was still being written, by a neighbour or by the request before; let one "
+            "request go ahead until its answer begins"
         )
     if facts.key_overloaded:
         return Cause.ROUTED_ELSEWHERE, (
             "more requests shared the cache key than one machine takes, so this one went to another"
         )
-    if facts.planned_read + max(slack, _guess_slack(kept, 0)) < kept:
-        if facts.gap_s is None:
-            return Cause.UNKNOWN, "it is not known here how long ago the prefix was used"
-        notes = "; ".join(facts.plan.notes) or "its marks do not lead to the entry"
-        return Cause.UNKNOWN, f"the plan did not expect to read what is there: {notes}"
+    if kept - facts.planned_read > facts.planned_read - facts.actual.read:
+        return _foreseen(facts, life_s)
     return Cause.EVICTED, (
         "the same bytes with the same settings, within the entry's life: the provider dropped it "
         "or sent the request elsewhere; there is nothing to change here"
     )
+
+
+def _foreseen(facts: Facts, life_s: float | None) -> tuple[Cause, str]:
+    """Return why the plan already expected to read about as little as was read."""
+    if facts.gap_s is None:
+        return Cause.UNKNOWN, "it is not known here how long ago the prefix was used"
+    if life_s is None:
+        return Cause.EVICTED, (
+            f"after {facts.gap_s:,.0f} s it was not expected any more; how long the provider keeps "
+            "a prefix is not published"
+        )
+    notes = "; ".join(facts.plan.notes) or "its marks do not lead to the entry"
+    return Cause.UNKNOWN, f"the plan did not expect to read what is there: {notes}"
 
 
 def _never_long_enough(facts: Facts) -> Shortfall | None:

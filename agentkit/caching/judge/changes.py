@@ -81,10 +81,11 @@ def our_change(facts: Facts, before: Sent) -> OurChange | None:
         )
     if changed is None or setting is None:
         return changed or setting
+    settings = changed_identity(before, facts.now)
     setting_first = setting.block <= changed.block
-    if isinstance(said, Section):
-        setting_first = False
-    elif isinstance(said, Change) and said in changed_identity(before, facts.now):
+    if isinstance(said, Section) or settings == (Change.CACHE_KEY,):
+        setting_first = False  # our keys follow from the bytes
+    elif isinstance(said, Change) and said in settings:
         setting_first = True
     # Whichever is named, both have lost what they lose.
     return replace(setting if setting_first else changed, block=min(setting.block, changed.block))
