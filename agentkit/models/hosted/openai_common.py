@@ -153,10 +153,14 @@ def translate_error(error: Exception, label: str, key_variable: str) -> ModelErr
 
 
 def reported_error(code: str | None, message: str) -> ModelError:
-    """Return the error that a stream reported in its middle, by its code."""
-    if code in _PASSING:
+    """Return the error that a stream reported in its middle, by its code.
+
+    Gateways and self-hosted servers give an HTTP status as the code.
+    """
+    status = int(code) if code is not None and code.isdecimal() else 0
+    if code in _PASSING or status in (408, 409, 429) or status >= 500:
         return ModelError(message, retryable=True)
-    if code in _FINAL or (code or "").startswith(("invalid_", "image_")):
+    if code in _FINAL or (code or "").startswith(("invalid_", "image_")) or status in (400, 422):
         return RequestRefused(message)
     return ModelError(message)
 

@@ -13,6 +13,13 @@ from agentkit.models.hosted.openai_chat.pieces import Part, text_json
 from agentkit.models.hosted.openai_chat.profiles import Profile
 
 
+def can_show(block: Image | File, profile: Profile) -> bool:
+    """Return whether the server can be shown an image or a file."""
+    if isinstance(block, Image):
+        return profile.images
+    return block.data is not None and (profile.files or block.media_type.startswith("text/"))
+
+
 def attachment_part(
     block: Image | File, profile: Profile, *, label: str, mark: Mark | None
 ) -> Part:

@@ -31,7 +31,7 @@ from agentkit.caching.request import Block, Mark, Role
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Document, SystemText
 from agentkit.context.segment import Segment
-from agentkit.models.hosted.openai_chat.attachments import attachment_part
+from agentkit.models.hosted.openai_chat.attachments import attachment_part, can_show
 from agentkit.models.hosted.openai_chat.pieces import (
     Encoded,
     Field,
@@ -227,13 +227,13 @@ class Encoder:
             )
             text = self._text(_result_text(result), kind=BlockKind.TOOL_RESULT)
             writer.message(opening, [self._content([text])], role=Role.TOOL)
-        if not self._profile.images:
-            return  # the text of a result says what there is to see
         for result in message.results:
-            if result.attachments:
+            # What the model cannot be shown is left to the text of the result.
+            shown = [each for each in result.attachments if can_show(each, self._profile)]
+            if shown:
                 # Tool messages hold text only, and nothing may stand between two of them.
-                shown = [Text(f"Shown by {result.name} ({self._call_id(result.call_id)}):")]
-                self._user(writer, UserMessage((*shown, *result.attachments)))
+                title = Text(f"Shown by {result.name} ({self._call_id(result.call_id)}):")
+                self._user(writer, UserMessage((title, *shown)))
 
     def _content(self, parts: Sequence[Part], *, listed: bool = False) -> Field:
         if self._profile.mark or listed:

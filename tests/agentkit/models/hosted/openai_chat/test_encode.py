@@ -169,7 +169,10 @@ def test_what_tools_show_comes_behind_all_results_of_the_turn() -> None:
                 call_id="call_1",
                 name="weather",
                 content="see",
-                attachments=(Image.of_bytes(b"x", "image/png"),),
+                attachments=(
+                    Image.of_bytes(b"x", "image/png"),
+                    File.of_bytes(b"%PDF", "application/pdf", name="r.pdf"),
+                ),
             ),
             ToolResult(call_id="call_2", name="lookup", content="ok"),
         )
@@ -183,6 +186,11 @@ def test_what_tools_show_comes_behind_all_results_of_the_turn() -> None:
         "tool",
         "user",
     ]
+    kinds = [part["type"] for part in sent(made)["messages"][-1]["content"]]
+    assert kinds == ["text", "image_url", "file"]
+    # What a model cannot be shown, it is not shown; the text of the result is all it gets.
+    at_vllm = sent(made, profile=VLLM)["messages"][-1]
+    assert [part["type"] for part in at_vllm["content"]] == ["text", "image_url"]
     assert [m["role"] for m in sent(made, profile=DEEPSEEK)["messages"]][-1] == "tool"
 
 

@@ -352,6 +352,24 @@ async def test_an_error_in_the_middle_of_a_stream_is_not_sent_again(
     assert route.call_count == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "retryable"),
+    [(502, ModelError, True), (429, ModelError, True), (400, RequestRefused, False)],
+)
+async def test_a_status_in_the_middle_of_a_stream_is_read_like_one_at_its_start(
+    httpx2_mock: respx.Router, code: int, kind: type[ModelError], retryable: bool
+) -> None:
+    broken = {"error": {"message": "upstream", "code": code}}
+    httpx2_mock.post(URL).mock(return_value=sse(chunk({"content": "Hi"}), broken))
+    api, made = adapter(OPENROUTER), turns()[0]
+
+    with pytest.raises(ModelError, match="upstream") as caught:
+        await collect(api, api.body(api.layout(made), plan(), made))
+
+    assert type(caught.value) is kind
+    assert caught.value.retryable is retryable
+
+
 async def test_leaving_early_closes_the_connection(httpx2_mock: respx.Router) -> None:
     closed = []
 
