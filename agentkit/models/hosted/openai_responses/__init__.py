@@ -3,6 +3,7 @@
 adapter.py   ResponsesAdapter: lays out, fills in, sends, learns what a gateway does not know
 options.py   what an app chooses for all requests of a model
 encode.py    one segment of a context -> its pieces on the wire; pieces.py keeps them
+calls.py     ids and names of calls that other vendors' models made up
 layout.py    a request as pieces in cache order, and which of its beginnings are shared
 body.py      pieces and a plan -> the final bytes; steer.py: what stands behind the prompt
 strict.py    which answer schemas the API can hold a model to

@@ -31,6 +31,7 @@ from agentkit.context import Document, Segment, SystemText
 from agentkit.context.segment import ToolList
 from agentkit.errors import RequestRefused
 from agentkit.models.hosted.openai_common import LostMarkWarning
+from agentkit.models.hosted.openai_responses.calls import Renamed, wire_name
 from agentkit.models.hosted.openai_responses.pieces import (
     LAST_PART,
     NEXT_PART,
@@ -58,8 +59,12 @@ class Encoder:
         data = spec.bytes[:-1] + f',"strict":{_json(strict)},"type":"function"}}'.encode()
         return piece(data, kind=BlockKind.TOOL, n_tokens=data_tokens(data))
 
-    def segment(self, segment: Segment) -> tuple[Entry, ...]:
+    def segment(self, segment: Segment, renamed: Renamed = ()) -> tuple[Entry, ...]:
         """Return the messages that a segment becomes; none where it says nothing here.
+
+        Args:
+            segment: from the context.
+            renamed: calls whose ids are others on the wire.
 
         Raises:
             RequestRefused: a vendor item is no JSON object.
@@ -74,10 +79,10 @@ class Encoder:
             case UserMessage():
                 return (self._parts(Role.USER, _message_head("user"), content.blocks),)
             case AssistantMessage():
-                items = tuple(self._assistant(content))
+                items = tuple(self._assistant(content, dict(renamed)))
                 return (Entry(Role.ASSISTANT, items),) if items else ()
             case ToolMessage():
-                return tuple(self._result(result) for result in content.results)
+                return tuple(self._result(result, dict(renamed)) for result in content.results)
             case _:
                 assert_never(content)
 
@@ -90,8 +95,9 @@ class Encoder:
             return ()
         return (self._parts(Role.DEVELOPER, _message_head("developer"), (Text(text),)),)
 
-    def _result(self, result: ToolResult) -> Entry:
-        head = f'{{"type":"function_call_output","call_id":{_json(result.call_id)},"output":['
+    def _result(self, result: ToolResult, renamed: Mapping[str, str]) -> Entry:
+        call_id = renamed.get(result.call_id, result.call_id)
+        head = f'{{"type":"function_call_output","call_id":{_json(call_id)},"output":['
         # The API has no error flag, so the text must say it.
         text = f"Error: {result.content}" if result.is_error else result.content
         return self._parts(Role.TOOL, head, (Text(text), *result.attachments))
@@ -128,7 +134,7 @@ class Encoder:
             case _:
                 assert_never(block)
 
-    def _assistant(self, message: AssistantMessage) -> Iterator[Piece]:
+    def _assistant(self, message: AssistantMessage, renamed: Mapping[str, str]) -> Iterator[Piece]:
         phase: object = None
         for block in message.blocks:
             match block:
@@ -139,8 +145,13 @@ class Encoder:
                     yield _item(said if phase is None else said | {"phase": phase}, BlockKind.TEXT)
                     phase = None
                 case ToolCall():
-                    call = {"type": "function_call", "call_id": block.id, "name": block.name}
-                    yield _item(call | {"arguments": block.arguments}, BlockKind.TOOL_USE)
+                    call = {
+                        "type": "function_call",
+                        "call_id": renamed.get(block.id, block.id),
+                        "name": wire_name(block.name),
+                        "arguments": block.arguments,
+                    }
+                    yield _item(call, BlockKind.TOOL_USE)
                 case VendorItem():
                     if _vendor(block.source) != _vendor(self.label):
                         continue

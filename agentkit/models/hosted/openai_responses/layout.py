@@ -19,6 +19,7 @@ from agentkit.caching.request import (
 )
 from agentkit.context import SystemPart, SystemText, Tier
 from agentkit.models.base import ModelRequest, Reuse
+from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.pieces import Entry, Piece, PieceStore
 from agentkit.models.hosted.wire import Layout, WireBlock
@@ -50,11 +51,14 @@ def lay_out(
         if segment.tier is Tier.TOOLS:
             sheet.tools_segment = index
     sheet.add_tools(tools[0])
+    calls, renamed = CallLog(), NOT_RENAMED
     for index, segment in enumerate(request.context.segments):
         content = segment.content
         if isinstance(content, AssistantMessage):
             sheet.note_end()
-        for entry in store.get(segment.digest, partial(encoder.segment, segment)):
+            renamed = calls.turn(content)
+        key = f"{segment.digest} {renamed}" if renamed else segment.digest
+        for entry in store.get(key, partial(encoder.segment, segment, renamed)):
             sheet.add(entry, index)
         if isinstance(content, SystemText) and content.part is SystemPart.RULES:
             sheet.organization_end = len(sheet.blocks)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage, ToolResult
 from agentkit.caching.plan.plan import CachePlan, PlacedMark
 from agentkit.caching.policy import Ttl
 from agentkit.caching.request import OpenAiOptions
@@ -22,6 +23,7 @@ from tests.agentkit.models.hosted.openai_responses.talk import (
     FRONT,
     PREDICTION,
     QUESTION,
+    REASONING,
     RESULTS,
     adapter,
     request,
@@ -31,7 +33,10 @@ FOLDER = Path(__file__).parent
 FIRST = Context(*FRONT, QUESTION)
 SECOND = FIRST.append(CALLS, RESULTS)
 THIRD = SECOND.append(ANSWER, FOLLOW_UP)
-FOURTH = THIRD.append(CALLS, RESULTS)
+FOURTH = THIRD.append(
+    AssistantMessage((REASONING, ToolCall(id="call_3", name="weather", arguments="{}"))),
+    ToolMessage((ToolResult(call_id="call_3", name="weather", content="8 °C"),)),
+)
 
 REQUESTS: dict[str, tuple[ModelRequest, CachePlan]] = {
     "1_question_with_image": (
@@ -65,7 +70,7 @@ REQUESTS: dict[str, tuple[ModelRequest, CachePlan]] = {
     "4_other_volatile_text_and_no_tools": (
         request(FOURTH.with_volatile("It is 9:42."), tool_choice="none"),
         CachePlan(
-            marks=(PlacedMark(index=16), PlacedMark(index=22)),
+            marks=(PlacedMark(index=16), PlacedMark(index=19)),
             cache_key="desk",
             openai=OpenAiOptions(mode="explicit"),
             predicted=PREDICTION,
