@@ -15,6 +15,7 @@ from agentkit.events import Event, RunEnd
 from agentkit.loop import run_loop
 from agentkit.result import RunRecord, RunResult
 from agentkit.state import RunState
+from agentkit.team.pinned import pinned
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -97,8 +98,7 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            member = team.root
-            context = _begin(member, self._given)
+            member, context = _begin(team.root, self._given)
             self._run = RunState(member=member, context=context, path=(member.name,))
             self._run.pause_requested = self._pause_requested
             async with aclosing(run_loop(self._run, self._prompt)) as events:
@@ -108,17 +108,19 @@ class RunStream(Generic[Output]):
                     yield event
 
 
-def _begin(member: Member, given: Context | None) -> Context:
-    """Return the context to start from.
+def _begin(member: Member, given: Context | None) -> tuple[Member, Context]:
+    """Return who runs, with the toolset of the given context, and the context to start from.
 
     Raises:
         ContextMismatch: the given one was begun differently.
     """
     front = member.front
     if given is None:
-        return front
+        return member, front
     if given.front == front:
-        return given.fork()
+        return member, given.fork()
+    if (as_begun := pinned(member, given)) is not None:
+        return as_begun, given.fork()
     n_equal = given.front.common_length(front)
     raise ContextMismatch(
         f"the context cannot be continued by agent {member.name!r}: "

@@ -14,6 +14,10 @@ class MissingDescriptionWarning(UserWarning):
     """A model must choose among tools or agents, and is told nothing about one of them."""
 
 
+class PinnedToolsWarning(UserWarning):
+    """An agent has tools that a conversation was begun without, and stays without."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Emit a warning at the line outside this package that led here.
 

@@ -251,7 +251,7 @@ def test_a_conversation_goes_on_from_its_context() -> None:
 
 
 def test_a_dumped_conversation_goes_on_in_a_new_process_with_the_same_bytes() -> None:
-    """Regression elsewhere (C56): a resumed agent re-rendered its history and missed everything."""
+    """C56: a resumed agent re-rendered its history and missed everything."""
     program = """
 import sys
 from agentkit import Agent, Context

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def script() -> list[Call | str]:
 async def test_a_server_lives_for_one_run_and_lists_the_same_bytes_each_time(
     server: McpServer,
 ) -> None:
-    """Regression elsewhere (C2): servers that list in another order moved the tools."""
+    """C2: a server that lists its tools in another order each time moved the tools block."""
     model = ScriptedModel([*script(), *script()])
     agent = Agent(model=model, tools=[server])
 
@@ -130,6 +131,57 @@ async def test_a_server_that_dies_is_an_error_result_and_comes_back(server: McpS
     died, noted = results(result)
     assert "notes" in died
     assert noted == "noted a"
+
+
+async def test_a_server_that_reconnects_moves_no_tool(server: McpServer) -> None:
+    """C4: a reconnecting server's tools were taken out and put in again at the end."""
+    second = McpServer(alias="second", command=server.command)
+    steps = [
+        Call("second__note", {"text": "a"}),
+        Call("notes__die"),
+        Call("notes__note", {"text": "b"}),
+        "done",
+    ]
+    model = ScriptedModel(steps)
+    result = await Agent(model=model, tools=[server, second]).run("x")
+
+    assert results(result)[2] == "noted b"
+    assert len({call.request.toolset.bytes for call in model.calls}) == 1
+    assert_prefix_stable(model.calls)
+
+
+PROGRAM = """
+import sys
+from agentkit import Agent, McpServer
+from agentkit.testing import ScriptedModel
+command = [sys.executable, sys.argv[1]]
+servers = {McpServer(alias=alias, command=command) for alias in ("notes", "files")}
+model = ScriptedModel(["done"])
+Agent(model=model, tools=list(servers)).run_sync("x")
+sys.stdout.buffer.write(model.calls[0].request.toolset.bytes)
+"""
+
+
+def test_servers_in_a_set_give_the_same_tools_in_every_process(
+    server: McpServer, tmp_path: Path
+) -> None:
+    """C1: servers were kept in an unordered map, and less than 1 % was read from the cache."""
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, str(tmp_path / "server.py")],
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+            capture_output=True,
+            check=True,
+            timeout=120,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    (tools,) = seen
+    assert tools.count(b'"name":"') == 6
 
 
 async def test_a_server_that_cannot_be_used_ends_the_run_before_the_model_is_asked(
