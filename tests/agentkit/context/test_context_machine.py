@@ -1,20 +1,35 @@
-"""Contexts against lists: whatever is appended and forked, earlier bytes never change."""
+"""Contexts against lists: whatever is appended, forked, rebased or compacted, within an epoch
+earlier bytes never change, and an old epoch stays what it was."""
 
 from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
-from agentkit.blocks import AssistantMessage, Text, ToolCall, ToolMessage, ToolResult, UserMessage
-from agentkit.context import Context, Document, SystemPart, SystemText
+from agentkit.blocks import (
+    AssistantMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
+from agentkit.context import Context, Document, SystemPart, SystemText, ToolList
+from agentkit.context.compact import compacted, summary_request_context
 from agentkit.context.segment import Content
+from agentkit.context.turns import without_thinking
+from agentkit.context.version import rebase
 from agentkit.errors import ContextError
 
+MESSAGES = UserMessage | AssistantMessage | ToolMessage
 TEXT = st.text("ab\n\u2028é", max_size=4)
 CONTENTS: st.SearchStrategy[Content] = st.one_of(
     st.builds(UserMessage.of, TEXT),
     st.builds(lambda text: AssistantMessage((Text(text),)), TEXT),
+    st.builds(lambda text: AssistantMessage((Thinking(text, signature="s"), Text(text))), TEXT),
+    st.just(ToolList(b'[{"description":"","name":"f","parameters":{}}]')),
     st.builds(SystemText, st.sampled_from(list(SystemPart)), TEXT),
     st.builds(Document, uri=TEXT, text=TEXT),
     st.builds(
@@ -35,7 +50,7 @@ class Contexts(RuleBasedStateMachine):
         super().__init__()
         self.made: list[tuple[Context, list[Content], bytes]] = []
 
-    @rule(target=known)
+    @initialize(target=known)
     def begin(self) -> tuple[Context, list[Content]]:
         return self.keep(Context(), [])
 
@@ -78,6 +93,38 @@ class Contexts(RuleBasedStateMachine):
         context, contents = source
         return self.keep(Context.load(context.dump()), list(contents))
 
+    @rule(target=known, source=known, front=known)
+    def rebase(
+        self,
+        source: tuple[Context, list[Content]],
+        front: tuple[Context, list[Content]],
+    ) -> object:
+        context, contents = source
+        if context.open_calls:
+            return source
+        new = [each for each in front[1] if not isinstance(each, MESSAGES)]
+        history = [without_thinking(each) for each in contents if isinstance(each, MESSAGES)]
+        return self.keep(rebase(context, front[0].front), [*new, *history])
+
+    @rule(target=known, source=known, summary=TEXT, keep_turns=st.integers(0, 3))
+    def compact(
+        self, source: tuple[Context, list[Content]], summary: str, keep_turns: int
+    ) -> object:
+        context, contents = source
+        if context.open_calls or not summary.strip():
+            return source
+        asked = summary_request_context(context)
+        assert asked.dump().startswith(context.dump())
+        epoch = compacted(context, summary, keep_turns)
+        assert epoch.front == context.front
+        assert epoch.open_calls == ()
+        kept = epoch.messages[1:]
+        assert sum(isinstance(each, AssistantMessage) for each in kept) <= keep_turns
+        history = [without_thinking(each) for each in contents if isinstance(each, MESSAGES)]
+        assert list(kept) == history[len(history) - len(kept) :]
+        front = [each for each in contents if not isinstance(each, MESSAGES)]
+        return self.keep(epoch, [*front, *epoch.messages])
+
     @rule(first=known, second=known)
     def compare(
         self, first: tuple[Context, list[Content]], second: tuple[Context, list[Content]]
@@ -104,4 +151,4 @@ class Contexts(RuleBasedStateMachine):
 
 
 TestContexts = Contexts.TestCase
-TestContexts.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestContexts.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
