@@ -103,7 +103,7 @@ def _cached_front(
         return None
     end = plan.cached_front.end
     n_contents = _contents_before(layout, end)
-    if n_contents == len(layout.cache_request.messages):
+    if not end or n_contents == len(layout.cache_request.messages):
         return None
     members = list(_front(layout))
     if n_contents:

@@ -235,20 +235,23 @@ class CachedContents:
         return found.name
 
     async def _delete(self, key: FrontKey) -> None:
-        found = self._objects[key]
-        ended_at = self._time.now()
-        if self._left_s(found) > 0:
-            try:
-                await self._api.delete(found.name)
-            except ModelError as error:
-                ended_at = found.life.ends_at
-                _LOGGER.warning(
-                    "cached content %r could not be deleted, it ends at %s: %s",
-                    found.name,
-                    ended_at,
-                    error,
-                )
-        self._end(key, ended_at)
+        found = self._objects.get(key)
+        if found is None or self._left_s(found) <= 0:
+            self._end(key, self._time.now())
+            return
+        ends_at = found.life.ends_at
+        try:
+            await self._api.delete(found.name)
+            ends_at = self._time.now()
+        except ModelError as error:
+            _LOGGER.warning(
+                "cached content %r could not be deleted, it ends at %s: %s",
+                found.name,
+                ends_at,
+                error,
+            )
+        finally:
+            self._end(key, ends_at)
 
     async def _make_room(self) -> None:
         for key in [key for key, found in self._objects.items() if self._left_s(found) <= 0]:

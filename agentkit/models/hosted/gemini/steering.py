@@ -18,18 +18,19 @@ def tool_config(request: ModelRequest, plan: CachePlan, model: str) -> bytes | N
     A mask alone is only written if the plan says so: the API has masks (mode VALIDATED), but no
     request with a tool config can use an object, and whether it moves the implicit cache is not
     documented. The loop refuses calls that the mask forbids, so nothing depends on it.
+
+    Raises:
+        RequestRefused: a tool must be called, and none may be.
     """
-    names = request.toolset.names
-    allowed = plan.mask
+    names, mask = request.toolset.names, plan.mask
+    listed: frozenset[str] | None = None
     match request.tool_choice:
-        case "auto" if allowed is None or not names:
-            return None
         case "auto":
-            mode, listed = "VALIDATED", allowed
+            mode, listed = ("AUTO", None) if mask is None else ("VALIDATED", mask)
         case "none":
-            mode, listed = "NONE", None
+            mode = "NONE"
         case "required":
-            mode, listed = "ANY", request.allowed_tools if allowed is None else allowed
+            mode, listed = "ANY", request.allowed_tools if mask is None else mask
         case ToolName(name):
             mode, listed = "ANY", frozenset((name,))
     called = [name for name in names if listed is None or name in listed]
@@ -38,12 +39,12 @@ def tool_config(request: ModelRequest, plan: CachePlan, model: str) -> bytes | N
             f"{VENDOR}:{model}: tool_choice {request.tool_choice!r} needs a tool that may be "
             f"called; there are {list(names)!r}"
         )
-    if mode == "NONE" and not names:
+    if mode == "AUTO" or not names:
         return None
-    config: dict[str, object] = {"mode": mode if called else "NONE"}
-    if listed is not None and called:
-        config["allowedFunctionNames"] = called
-    return _member("toolConfig", {"functionCallingConfig": config})
+    if not called or mode == "NONE":
+        return _member("toolConfig", {"functionCallingConfig": {"mode": "NONE"}})
+    allowed = {} if listed is None else {"allowedFunctionNames": called}
+    return _member("toolConfig", {"functionCallingConfig": {"mode": mode, **allowed}})
 
 
 def steering(
