@@ -145,7 +145,7 @@ class AnthropicAdapter:
         answer = await self._sender.response(data, body.headers)
         usage = answer.get("usage")
         return UsageEvent(
-            usage=usage_of(usage if isinstance(usage, dict) else {}),
+            usage=usage_of(usage if isinstance(usage, dict) else {}, self._model),
             timing=Timing(total_s=self._clock() - started),
         )
 

@@ -55,7 +55,7 @@ class AnswerReader:
         self._clock = clock
         self._started = clock()
         self._ttft_s: float | None = None
-        self._meter = UsageMeter()
+        self._meter = UsageMeter(dialect.label.partition(":")[2])
         self._events: list[ModelEvent] = []
         self._blocks: dict[object, BlockReader] = {}
         self._n_calls = 0

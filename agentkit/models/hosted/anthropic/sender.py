@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.errors import MissingExtra
 from agentkit.models.hosted.anthropic.errors import translate_error
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+
+_Open: TypeAlias = "tuple[AsyncAnthropic, AsyncGenerator[None, None]]"
 
 _PATH = "/v1/messages"
 
@@ -24,8 +24,8 @@ _FROM_SDK = (TypeError, json.JSONDecodeError, UnicodeDecodeError)
 class Sender:
     """Posts requests once. Retries are the loop's, which can tell the user about them.
 
-    Without a client of the user's, each event loop gets its own: connections belong to the loop
-    that opened them, and a program may run several, one after the other.
+    Without a client of the user's, each event loop gets its own, closed with the loop: connections
+    belong to the loop that opened them, and `run_sync` has a new loop every time.
     """
 
     def __init__(
@@ -34,10 +34,7 @@ class Sender:
         self._client = client
         self._label = label
         self._timeout_s = timeout_s
-        self._own: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncAnthropic] = (
-            WeakKeyDictionary()
-        )
-        self._lock = threading.Lock()
+        self._own: dict[asyncio.AbstractEventLoop, _Open] = {}
 
     async def events(
         self, data: bytes, headers: Mapping[str, str]
@@ -48,7 +45,7 @@ class Sender:
             RequestRefused: the API can never take the request.
             ModelError: it failed.
         """
-        client = self._found()
+        client = await self._found()
         from anthropic import AnthropicError, AsyncStream
         from httpx2 import HTTPError
 
@@ -78,7 +75,7 @@ class Sender:
             RequestRefused: the API can never take the request.
             ModelError: it failed.
         """
-        client = self._found()
+        client = await self._found()
         from anthropic import AnthropicError
 
         try:
@@ -95,14 +92,25 @@ class Sender:
             options["timeout"] = self._timeout_s
         return options
 
-    def _found(self) -> AsyncAnthropic:
+    async def _found(self) -> AsyncAnthropic:
         if self._client is not None:
             return self._client
         loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._own:
-                self._own[loop] = _new_client(self._label)
-            return self._own[loop]
+        if loop not in self._own:
+            client = _new_client(self._label)
+            self._own[loop] = client, self._held_open(client, loop)
+            await anext(self._own[loop][1])
+        return self._own[loop][0]
+
+    async def _held_open(
+        self, client: AsyncAnthropic, loop: asyncio.AbstractEventLoop
+    ) -> AsyncGenerator[None, None]:
+        """Wait to be closed: `asyncio.run` closes every generator that has not ended."""
+        try:
+            yield
+        finally:
+            self._own.pop(loop, None)
+            await client.close()
 
 
 def _new_client(label: str) -> AsyncAnthropic:

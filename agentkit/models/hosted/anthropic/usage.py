@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agentkit.caching.iterations import usage_of_iterations
 from agentkit.usage import Usage
 
 _COUNTS = (
@@ -18,7 +19,8 @@ _LONG = "ephemeral_1h_input_tokens"
 class UsageMeter:
     """Adds up what one answer costs, over all responses that it took."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: str) -> None:
+        self._model = model
         self._before: list[Usage] = []
         self._fields: dict[str, object] = {}
 
@@ -29,58 +31,38 @@ class UsageMeter:
 
     def next_response(self) -> None:
         """Begin with another response of the same answer."""
-        self._before.append(usage_of(self._fields))
+        self._before.append(usage_of(self._fields, self._model))
         self._fields = {}
 
     @property
     def usage(self) -> Usage:
         """What is known so far."""
-        current = usage_of(self._fields)
+        current = usage_of(self._fields, self._model)
         return Usage.total((*self._before, current)) if self._before else current
 
 
-def usage_of(fields: Mapping[str, object]) -> Usage:
+def usage_of(fields: Mapping[str, object], model: str) -> Usage:
     """Return our counts for an API usage object.
 
     Its `input_tokens` are what is left beside reads and writes that it reports; ours has them all.
-    Compaction by the server comes on top of the other counts (client 2.14.0, `iterations`).
+    Where it lists iterations their sum is the bill: the other counts leave compactions out.
     """
-    compactions = _compactions(fields)
-    rest, read, write, output = (_sum(name, (fields, *compactions)) for name in _COUNTS)
+    iterations = fields.get("iterations")
+    if isinstance(iterations, list) and iterations:
+        try:
+            return usage_of_iterations(iterations, model=model).own
+        except (AttributeError, ValueError):
+            pass  # not in the form that we know: the other counts are the best there is
+    rest, read, write, output = (_count(fields.get(name)) for name in _COUNTS)
+    creation = fields.get("cache_creation")
+    long = _count(creation.get(_LONG)) if isinstance(creation, Mapping) else None
     return Usage(
         input_tokens=None if rest is None else rest + (read or 0) + (write or 0),
         cache_read_tokens=read,
         cache_write_tokens=write,
-        cache_write_long_tokens=_written_long(fields, compactions, write),
+        cache_write_long_tokens=0 if write == 0 else long,
         output_tokens=output,
     )
-
-
-def _written_long(
-    fields: Mapping[str, object], compactions: list[Mapping[str, object]], write: int | None
-) -> int | None:
-    if write == 0:
-        return 0
-    parts = [each.get("cache_creation") for each in (fields, *compactions)]
-    known = [part for part in parts if isinstance(part, Mapping)]
-    return _sum(_LONG, tuple(known)) if len(known) == len(parts) else None
-
-
-def _compactions(fields: Mapping[str, object]) -> list[Mapping[str, object]]:
-    iterations = fields.get("iterations")
-    if not isinstance(iterations, list):
-        return []
-    return [
-        each
-        for each in iterations
-        if isinstance(each, Mapping) and each.get("type") == "compaction"
-    ]
-
-
-def _sum(name: str, parts: tuple[Mapping[str, object], ...]) -> int | None:
-    counts = [_count(part.get(name)) for part in parts]
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
 
 
 def _count(value: object) -> int | None:

@@ -162,19 +162,33 @@ async def test_what_the_server_does_not_say_is_unknown_and_not_zero(
 async def test_compaction_by_the_server_is_part_of_the_bill(
     make_adapter: Make, httpx2_mock: respx.Router
 ) -> None:
-    compaction = {
-        "type": "compaction",
-        "input_tokens": 10,
-        "cache_read_input_tokens": 100,
-        "cache_creation_input_tokens": 0,
-        "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0},
-        "output_tokens": 50,
-    }
-    end = message_end(iterations=[compaction, {"type": "message", "input_tokens": 100}])
+    def iteration(kind: str, read: int, output: int, long: int, **more: Any) -> dict[str, Any]:
+        created = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": long}
+        return {
+            "type": kind,
+            "input_tokens": 10,
+            "cache_read_input_tokens": read,
+            "cache_creation_input_tokens": long,
+            "cache_creation": created,
+            "output_tokens": output,
+            **more,
+        }
+
+    iterations = [
+        iteration("compaction", 100, 50, 0),
+        iteration("message", 900, 7, 5),
+        iteration("advisor_message", 5000, 500, 0, model="claude-opus-5-5"),
+    ]
+    end = message_end(iterations=iterations)
     replies(httpx2_mock, streamed([message_start(), *text_block(0, "ok"), *end]))
     usage = fold(await collect(make_adapter(), ask(question()))).usage
-    assert (usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == (1140, 1000, 57)
-    assert usage.cache_write_long_tokens == 10
+    assert usage == Usage(
+        input_tokens=1025,
+        cache_read_tokens=1000,
+        cache_write_tokens=5,
+        cache_write_long_tokens=5,
+        output_tokens=57,
+    )
 
 
 async def test_usage_is_known_when_the_answer_begins(
@@ -488,3 +502,4 @@ def test_each_event_loop_has_its_own_client(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(2):
             turn = fold(asyncio.run(collect(adapter, ask(question()))))
             assert turn.message.text == "ok"
+            assert not adapter._sender._own, "closed with its loop"
