@@ -5,16 +5,14 @@ Source: client 3.57.0. Nothing here imports it before a request is sent.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import re
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
+from agentkit.errors import ModelError, RequestRefused
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -36,61 +34,6 @@ class CacheFieldsRefusedWarning(UserWarning):
 
 class LostMarkWarning(UserWarning):
     """A breakpoint that the user set stands where the API cannot have one."""
-
-
-class Clients:
-    """One client for each event loop, made when it is first needed.
-
-    A connection belongs to the loop that opened it, and `run_sync` has a new loop every time.
-    """
-
-    def __init__(
-        self, given: AsyncOpenAI | None, label: str, key_variable: str, base_url: str | None
-    ) -> None:
-        self._given = given
-        self._label = label
-        self._key_variable = key_variable
-        self._base_url = base_url
-        self._by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = (
-            WeakKeyDictionary()
-        )
-
-    def get(self) -> AsyncOpenAI:
-        """Return the client that was given, or this loop's own; see `new_client` for errors."""
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            self._by_loop[loop] = new_client(self._label, self._key_variable, self._base_url)
-        return self._by_loop[loop]
-
-    async def aclose(self) -> None:
-        """Close this loop's own client. One that was given stays open: its owner closes it."""
-        client = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
-
-
-def new_client(label: str, key_variable: str, base_url: str | None = None) -> AsyncOpenAI:
-    """Return the official client, which reads its key from the environment.
-
-    Raises:
-        MissingExtra: the SDK is not installed.
-        ConfigurationError: there is no key.
-    """
-    try:
-        from openai import AsyncOpenAI, OpenAIError
-    except ImportError as error:
-        raise MissingExtra(
-            f"{label} needs OpenAI's client, which is not installed ({error}); "
-            'run: pip install "agentkit-radix[openai]"'
-        ) from error
-    try:
-        return AsyncOpenAI(base_url=base_url, max_retries=0)
-    except OpenAIError as error:
-        raise ConfigurationError(
-            f"{label} has no key: set {key_variable}, or pass client=AsyncOpenAI(api_key=...)"
-        ) from error
 
 
 async def send(

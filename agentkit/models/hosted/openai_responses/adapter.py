@@ -16,11 +16,11 @@ from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.openai_common import (
     CacheFieldsRefusedWarning,
-    Clients,
     rejected_cache_fields,
     send,
 )
 from agentkit.models.hosted.openai_responses.body import ResponsesBody, dropped_with, render
+from agentkit.models.hosted.openai_responses.clients import Clients
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout, lay_out
 from agentkit.models.hosted.openai_responses.options import ResponsesOptions
@@ -157,7 +157,8 @@ class ResponsesAdapter:
 
     async def _send(self, body: Body, without: frozenset[str]) -> AsyncGenerator[ModelEvent, None]:
         translator = Translator(self.label, self._now_s)
-        sent = send(self._clients.get(), "/responses", body, label=self.label, key_variable=_KEY)
+        client = await self._clients.get()
+        sent = send(client, "/responses", body, label=self.label, key_variable=_KEY)
         async with aclosing(sent) as events:
             async for event in events:
                 self._learn(without)

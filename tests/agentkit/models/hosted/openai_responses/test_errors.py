@@ -17,12 +17,11 @@ from openai import AsyncOpenAI
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
 from agentkit.events import ModelEvent, TextDelta
 from agentkit.models.hosted.openai_common import (
-    Clients,
-    new_client,
     rejected_cache_fields,
     retry_after_s,
 )
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
+from agentkit.models.hosted.openai_responses.clients import Clients, new_client
 from tests.agentkit.models.hosted.openai_responses.talk import (
     URL,
     adapter,
@@ -227,12 +226,12 @@ async def test_a_loop_has_one_client_until_it_is_closed(monkeypatch: pytest.Monk
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
 
-    first = clients.get()
-    assert clients.get() is first
+    first = await clients.get()
+    assert await clients.get() is first
     await clients.aclose()
 
     assert first.is_closed()
-    assert clients.get() is not first
+    assert await clients.get() is not first
     await clients.aclose()
 
 
@@ -241,20 +240,19 @@ def test_every_event_loop_has_a_client_of_its_own(monkeypatch: pytest.MonkeyPatc
     clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", "http://gateway/v1")
 
     async def used() -> AsyncOpenAI:
-        client = clients.get()
-        await clients.aclose()
-        return client
+        return await clients.get()
 
     first, second = asyncio.run(used()), asyncio.run(used())
 
     assert first is not second
+    assert first.is_closed(), "it ends with its loop"
     assert (str(first.base_url), first.max_retries) == ("http://gateway/v1/", 0)
 
 
 async def test_a_client_that_was_given_stays_open() -> None:
     async with AsyncOpenAI(api_key="k") as given:
         clients = Clients(given, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
-        assert clients.get() is given
+        assert await clients.get() is given
 
         await clients.aclose()
 
