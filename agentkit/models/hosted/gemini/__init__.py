@@ -12,5 +12,6 @@ from __future__ import annotations
 
 from agentkit.models.hosted.gemini.adapter import GeminiAdapter
 from agentkit.models.hosted.gemini.options import GeminiOptions
+from agentkit.models.hosted.gemini.storage import StorageUse
 
-__all__ = ["GeminiAdapter", "GeminiOptions"]
+__all__ = ["GeminiAdapter", "GeminiOptions", "StorageUse"]

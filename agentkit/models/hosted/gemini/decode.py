@@ -82,10 +82,15 @@ class Reader:
         except ValueError as error:
             message = f"{self._label} sent what is no JSON: {text[:200]!r}"
             raise ModelError(message, retryable=True) from error
-        if isinstance(event, list) and len(event) == 1:
-            event = event[0]  # an error that came outside of any event
-        if not isinstance(event, dict):
-            raise ModelError(f"{self._label} sent {text[:200]!r}, which is no event")
+        try:
+            if isinstance(event, list) and "error" in event[0]:
+                event = event[0]  # it came outside of any event
+            yield from self._event(event, text)
+        except (AttributeError, LookupError, TypeError) as error:
+            message = f"{self._label} sent {text[:200]!r}, which is no event of this API"
+            raise ModelError(message) from error
+
+    def _event(self, event: Any, text: str) -> Iterator[ModelEvent]:
         if "error" in event:
             raise api_error(self._label, _code(event), event)
         self._response_id = event.get("responseId") or self._response_id

@@ -54,6 +54,8 @@ def sdk_error(label: str, error: Exception) -> ModelError:
         return ModelError(f"{label} cannot be reached: {error}", retryable=True)
     if isinstance(error, GoogleAuthError):
         return ModelError(f"{label} has no valid credentials: {error}; {_KEYS}")
+    if isinstance(error, ValueError):
+        return ModelError(f"{label} gave an answer that is not understood: {error}")
     what = "timed out" if "Timeout" in type(error).__name__ else "cannot be reached"
     return ModelError(f"{label} {what}: {error or type(error).__name__}", retryable=True)
 

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentkit.caching.policy import Platform
-from agentkit.errors import ConfigurationError, MissingExtra, ModelError
+from agentkit.errors import ConfigurationError, MissingExtra
 from agentkit.models.hosted.gemini.cached_content import Created, Front
 from agentkit.models.hosted.gemini.errors import sdk_error
 from agentkit.models.hosted.gemini.options import GeminiOptions
@@ -72,18 +72,18 @@ class Transport:
         }
         head = json.dumps(named, separators=(",", ":")).encode()
         data = head if front.data == b"{}" else head[:-1] + b"," + front.data[1:]
-        async with self._errors():
+        async with self._errors(ValueError):
             response = await self._send("post", "cachedContents", data)
-        return _created(json.loads(response.response_stream[0] or "{}"), self._label)
+            return _created(json.loads(response.response_stream[0] or "{}"))
 
     async def renew(self, name: str, ttl_s: int) -> None:
         """Let an object live on; see `ObjectApi`."""
-        async with self._errors():
+        async with self._errors(ValueError):
             await self._open().aio.caches.update(name=name, config={"ttl": f"{ttl_s}s"})
 
     async def delete(self, name: str) -> None:
         """End an object; see `ObjectApi`."""
-        async with self._errors():
+        async with self._errors(ValueError):
             await self._open().aio.caches.delete(name=name)
 
     async def _send(self, method: str, path: str, data: bytes, *, stream: bool = False) -> Any:
@@ -94,11 +94,11 @@ class Transport:
         return await api._async_request_once(request, stream, implicit_retry=False)
 
     @asynccontextmanager
-    async def _errors(self) -> AsyncIterator[None]:
+    async def _errors(self, *more: type[Exception]) -> AsyncIterator[None]:
         from google.auth.exceptions import GoogleAuthError
         from google.genai.errors import APIError
 
-        known: tuple[type[Exception], ...] = (APIError, GoogleAuthError, *_http_errors())
+        known: tuple[type[Exception], ...] = (APIError, GoogleAuthError, *_http_errors(), *more)
         try:
             yield
         except known as error:
@@ -188,9 +188,9 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield kept.removesuffix(b"\r")
 
 
-def _created(answer: Any, label: str) -> Created:
-    try:
-        usage = answer.get("usageMetadata") or {}
-        return Created(name=str(answer["name"]), n_tokens=usage.get("totalTokenCount"))
-    except (KeyError, AttributeError) as error:
-        raise ModelError(f"{label} created cached content without a name: {answer!r}") from error
+def _created(answer: Any) -> Created:
+    name = answer.get("name") if isinstance(answer, dict) else None
+    if not name:
+        raise ValueError(f"cached content without a name: {answer!r}")
+    usage = answer.get("usageMetadata") or {}
+    return Created(name=str(name), n_tokens=usage.get("totalTokenCount"))

@@ -169,6 +169,15 @@ async def test_a_refused_create_is_not_tried_again_for_every_request() -> None:
     assert "cachedContent" in server.bodies("stream")[-1]
 
 
+@pytest.mark.parametrize("answer", [b"", b"{}", b"[]", b"oops", b'{"name":""}'])
+async def test_an_answer_that_is_no_object_costs_no_request(answer: bytes) -> None:
+    server = FakeServer().reply("create", httpx2.Response(200, content=answer))
+
+    await send(server.adapter(time=VirtualTime()))
+
+    assert "tools" in server.bodies("stream")[0]
+
+
 async def test_an_overloaded_api_is_asked_again_sooner_but_not_before_it_says() -> None:
     server, time = FakeServer(), VirtualTime()
     wait = {"retryDelay": "40s"}

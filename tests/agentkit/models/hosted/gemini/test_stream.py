@@ -32,6 +32,7 @@ from agentkit.usage import Usage
 from tests.agentkit.models.hosted.gemini.talk import (
     LABEL,
     MODEL,
+    OK,
     FakeServer,
     context,
     events_of,
@@ -324,6 +325,15 @@ async def test_text_that_is_no_json_is_a_retryable_error() -> None:
     error = await error_of(httpx2.Response(200, content=b"data: {oops\n\n"))
 
     assert error.retryable
+
+
+@pytest.mark.parametrize(
+    "event", [1, "error", [], [1], {"candidates": [1]}, {"candidates": [{"content": "x"}]}, [OK]]
+)
+async def test_what_is_no_event_of_this_api_is_an_error_of_ours(event: object) -> None:
+    error = await error_of(httpx2.Response(200, content=sse(event)))
+
+    assert "no event of this API" in str(error)
 
 
 async def test_events_may_be_cut_anywhere() -> None:
