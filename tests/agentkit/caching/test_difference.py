@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.caching.difference import changed_identity, compare
-from agentkit.caching.policy import Change
+from agentkit.caching.policy import BlockKind, Change
 from agentkit.caching.request import Identity, Message, Role
 from tests.agentkit.caching.judging import TALK, TOOLS, sent
 
@@ -94,6 +94,17 @@ def test_the_same_bytes_from_another_role_differ() -> None:
 
     assert difference is not None
     assert difference.block == 3
+
+
+def test_the_same_bytes_as_another_kind_of_block_differ() -> None:
+    before, now = sent(), sent()
+    as_tool_use = replace(now.wire[4].block, kind=BlockKind.TOOL_USE)
+    wire = (*now.wire[:4], replace(now.wire[4], block=as_tool_use), *now.wire[5:])
+
+    difference = compare(before, replace(now, wire=wire))
+
+    assert difference is not None
+    assert difference.block == 4
 
 
 def test_messages_that_are_cut_otherwise_differ_although_their_bytes_do_not() -> None:

@@ -12,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.caching.judge import judge, remembered
-from agentkit.caching.policy import InputSplit, Policy, Ttl, policy_for
+from agentkit.caching.judge.vendor import vendor_says
+from agentkit.caching.plan.plan import PlacedMark
+from agentkit.caching.policy import Change, InputSplit, Policy, Section, Ttl, policy_for
 from agentkit.caching.request import Identity
 from agentkit.caching.verdict import Cause, Shortfall
 from agentkit.usage import Usage
@@ -246,6 +248,23 @@ class TestTheVendorsWord:
         assert found is not None
         assert found.cause is Cause.EVICTED
 
+    @pytest.mark.parametrize(
+        ("note", "said"),
+        [
+            ("tools_changed (about 1200 input tokens)", Section.TOOLS),
+            ("cache_miss: input_changed, 120 tokens missed", Section.MESSAGES),
+            ("system_changed", Section.SYSTEM),
+            ("cache_miss: prompt_cache_key_changed", Change.CACHE_KEY),
+            ("cache_miss: reasoning_effort_changed", Change.EFFORT),
+            ("cache_miss: text_format_changed", Change.OUTPUT_FORMAT),
+            ("cache_miss: context_compacted", Cause.COMPACTED),
+            ("cache_hit", None),
+            (None, None),
+        ],
+    )
+    def test_its_words_are_ours(self, note: str | None, said: object) -> None:
+        assert vendor_says(note) == said
+
     def test_a_compaction_on_the_vendors_side_is_a_compaction(self) -> None:
         found = shortfall(before=None, plan=plan(0, 8_000), note="context_compacted")
 
@@ -428,6 +447,19 @@ class TestWhatTheNextRequestShouldExtend:
             ("openai", "gpt-6-sol", Ttl.TWELVE_HOURS, 43_200),
         ],
     )
+    def test_of_two_lifetimes_the_shorter_one_bounds_the_whole_prefix(self) -> None:
+        both = replace(
+            plan(0, 6_000),
+            marks=(
+                PlacedMark(index=2, ttl=Ttl.ONE_HOUR),
+                PlacedMark(index=5, ttl=Ttl.FIVE_MINUTES),
+            ),
+        )
+
+        kept = remembered(sent(), plan=both, policy=ANTHROPIC, actual=None)
+
+        assert kept.life_s == 300
+
     def test_it_lives_as_long_as_its_marks_say(
         self, provider: str, model: str, ttl: Ttl, life_s: float
     ) -> None:

@@ -261,6 +261,16 @@ def test_losses_are_put_together_by_agent_and_cause() -> None:
     assert ledger.total().lost.exact == D("0.0432")
 
 
+def test_a_cause_that_lost_nothing_leaves_the_losses_known() -> None:
+    short = record(
+        usage(0, 0, 90), before=None, plan=plan(0, 0, 90), now=sent(n_tokens=10), policy=ANTHROPIC
+    )
+    ledger = Ledger([short])
+
+    assert [loss.cause for loss in ledger.losses()] == [Cause.TOO_SHORT]
+    assert ledger.total().lost == ledger.losses()[0].lost_usd == AtLeast(D(0), 0)
+
+
 class TestExport:
     def test_inclusive_totals_and_their_parts_add_up_and_nothing_is_in_both(self) -> None:
         """C77: a consumer may sum the parts or take the total, and gets the same."""
