@@ -22,7 +22,7 @@ from agentkit.caching.tokens import data_tokens
 from agentkit.context.context import Context
 from agentkit.context.prices import Prices
 from agentkit.context.sizes import Sizes, reported_tokens, uncounted_tokens
-from agentkit.context.turns import SUMMARY_HEADER, last_turns, without_thinking
+from agentkit.context.turns import SUMMARY_HEADER, carried, is_delta, without_thinking
 from agentkit.errors import ContextError
 from agentkit.usage import Usage
 
@@ -180,32 +180,45 @@ def summary_request_context(context: Context, instruction: str = SUMMARY_INSTRUC
 
 
 def compacted(
-    context: Context, summary: str, keep_turns: int, *, keeps_thinking: bool = False
+    context: Context,
+    summary: str,
+    keep_turns: int,
+    *,
+    front: Context | None = None,
+    keeps_thinking: bool = False,
 ) -> Context:
-    """Return a new epoch: the same front, the summary, and the last whole turns. Pure.
+    """Return a new epoch: the front, the summary, what still holds, and the last turns. Pure.
 
-    The front's bytes are the same, so it is read from the cache. Kept turns keep their calls,
-    results, images and the user's marks; their thinking only where `keeps_thinking` says so.
+    The front's bytes are the same, so it is read from the cache. Deltas that supersede a part of it
+    are carried over as they are. Kept turns keep their calls, results, images and the user's marks;
+    their thinking only where `keeps_thinking` says so.
 
     Args:
         context: the old epoch, without the instruction and the answer to it.
         summary: what the model answered.
         keep_turns: model turns, with their results and what users said after them. What users said
             since the last turn is always kept, since nobody has answered it.
+        front: a newer one to begin with instead, in which all deltas are included. When the history
+            is written anew anyway, only the front itself is paid for.
         keeps_thinking: see `CompactionRule`.
 
     Raises:
-        ContextError: the summary is empty, or a call waits for its result.
+        ContextError: the summary is empty, a call waits for its result, or `front` has a history.
     """
     if not summary.strip():
         raise ContextError("the summary is empty; go on with the context as it is, or ask again")
     if context.open_calls:
         ids = [call.id for call in context.open_calls]
         raise ContextError(f"calls {ids!r} have no result yet; compact after them")
-    kept: Iterable[Message] = last_turns(context.messages, keep_turns)
+    if front is not None and front.messages:
+        raise ContextError(f"the front of a new epoch has {len(front.messages)} messages")
+    kept: Iterable[Message] = carried(context.messages, keep_turns)
+    if front is not None:
+        kept = (message for message in kept if not is_delta(message))
     if not keeps_thinking:
         kept = map(without_thinking, kept)
-    return context.front.append(UserMessage.of(f"{SUMMARY_HEADER}\n\n{summary.strip()}"), *kept)
+    begun = context.front if front is None else front
+    return begun.append(UserMessage.of(f"{SUMMARY_HEADER}\n\n{summary.strip()}"), *kept)
 
 
 def _by_price(

@@ -8,7 +8,7 @@ from agentkit.blocks import AssistantMessage
 from agentkit.caching.tokens import data_tokens
 from agentkit.context.context import Context
 from agentkit.context.tier import Tier
-from agentkit.context.turns import is_summary, last_turns
+from agentkit.context.turns import is_delta, is_summary, last_turns
 from agentkit.usage import Usage
 
 
@@ -38,9 +38,12 @@ class Sizes:
         return self.total - self.front - self._scaled(self._counts[0])
 
     def after(self, keep_turns: int, summary_tokens: int) -> int:
-        """Tokens of a new epoch with a summary and so many kept turns."""
-        n_kept = len(last_turns(self._messages, keep_turns))
-        kept = sum(self._counts[len(self._counts) - n_kept :])
+        """Tokens of a new epoch with a summary and so many kept turns, see `carried`."""
+        n_last = len(last_turns(self._messages, keep_turns))
+        pairs = list(zip(self._messages, self._counts, strict=True))
+        n_summarised = len(pairs) - n_last
+        kept = sum(count for _, count in pairs[n_summarised:])
+        kept += sum(count for message, count in pairs[:n_summarised] if is_delta(message))
         return self.front + summary_tokens + self._scaled(kept)
 
     def _scaled(self, n_tokens: int) -> int:

@@ -16,6 +16,9 @@ from agentkit.blocks import (
 SUMMARY_HEADER = "Summary of the conversation so far, which is not shown any more:"
 """What the first message of an epoch that begins with a summary starts with."""
 
+DELTA_HEADER = "What follows replaces what you were shown before."
+"""What a message starts with that says how rules, tools or documents have changed."""
+
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:
     """Return where the model's turns begin, oldest first.
@@ -39,6 +42,23 @@ def last_turns(messages: Sequence[Message], n_turns: int) -> tuple[Message, ...]
     if not starts:
         return tuple(messages)
     return tuple(messages[starts[-min(n_turns, len(starts))] :])
+
+
+def delta(text: str) -> UserMessage:
+    """Return a message that supersedes a part of the front, for appending."""
+    return UserMessage.of(f"{DELTA_HEADER}\n\n{text}")
+
+
+def is_delta(message: Message) -> bool:
+    """Return whether a message is one by `delta`: true for as long as its front is shown."""
+    return isinstance(message, UserMessage) and message.text.startswith(DELTA_HEADER)
+
+
+def carried(messages: Sequence[Message], keep_turns: int) -> tuple[Message, ...]:
+    """Return what a summary does not stand for: all deltas, and the last whole turns."""
+    last = last_turns(messages, keep_turns)
+    summarised = messages[: len(messages) - len(last)]
+    return (*filter(is_delta, summarised), *last)
 
 
 def is_summary(message: Message) -> bool:

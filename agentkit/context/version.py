@@ -119,6 +119,7 @@ def choose(
     *,
     turns_left: int | None = None,
     is_cached: bool = True,
+    may_rebase: bool = True,
     rule: EpochRule | None = None,
 ) -> EpochDecision:
     """Return the cheaper way. Pure.
@@ -129,6 +130,7 @@ def choose(
         turns_left: requests expected after the change, the next one included; None: not known.
         is_cached: whether the old context is still in the provider's cache. If not, beginning anew
             rewrites nothing that could have been read.
+        may_rebase: False where there is no front to begin anew with; both costs are given still.
         rule: margin and assumptions.
     """
     rule = rule or EpochRule()
@@ -136,7 +138,8 @@ def choose(
     cost = _Cost(change, prices, is_cached=is_cached)
     append, rebased = cost.append(n_requests), cost.rebase(n_requests)
     action: Literal["append", "rebase"]
-    action = "rebase" if rebased < append * (1 - rule.margin) else "append"
+    pays = may_rebase and rebased < append * (1 - rule.margin)
+    action = "rebase" if pays else "append"
     first = cost.append(1) if action == "append" else cost.rebase(1)
     known = prices.is_known
     return EpochDecision(
@@ -144,7 +147,11 @@ def choose(
         append_cost=append if known else None,
         rebase_cost=rebased if known else None,
         switch_cost=first - cost.unchanged() if known else None,
-        reason=_reason(change, action, n_requests, is_cached=is_cached),
+        reason=(
+            _reason(change, action, n_requests, is_cached=is_cached)
+            if may_rebase
+            else f"append {change.delta_tokens} tokens: there is no newer front"
+        ),
     )
 
 

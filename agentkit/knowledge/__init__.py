@@ -4,18 +4,19 @@ knowledge.py   read first: Knowledge, documents that change, in versions that do
 snapshot.py    one version, immutable, in one SQLite file; index.py: its full-text index
 chunks.py      documents, ETags, chunks; store.py: the log of versions
 changes.py     what changed, and the message that tells a model
+catch_up.py    brings a conversation to the latest version: by that message, or by a new epoch
 webhook.py     the body of a webhook; search_tool.py: knowledge as a tool
 """
 
 from __future__ import annotations
 
+from agentkit.knowledge.catch_up import CaughtUp, catch_up
 from agentkit.knowledge.changes import (
     Added,
     Change,
     Changed,
     Withdrawn,
     as_message,
-    is_changes,
     uris_in,
 )
 from agentkit.knowledge.chunks import Chunk
@@ -25,6 +26,7 @@ from agentkit.knowledge.snapshot import Snapshot
 
 __all__ = [
     "Added",
+    "CaughtUp",
     "Change",
     "Changed",
     "Chunk",
@@ -34,6 +36,6 @@ __all__ = [
     "Snapshot",
     "Withdrawn",
     "as_message",
-    "is_changes",
+    "catch_up",
     "uris_in",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from agentkit.blocks import ToolMessage, UserMessage
 from agentkit.context import Context, Document
+from agentkit.context.turns import delta
 from agentkit.knowledge.errors import KnowledgeError
 
 
@@ -54,25 +55,27 @@ def as_message(changes: Iterable[Change]) -> UserMessage:
     ordered = sorted(changes, key=lambda change: change.uri)
     if not ordered:
         raise KnowledgeError("there are no changes; append nothing")
-    return UserMessage.of("\n\n".join([_OPENING, *map(_told, ordered)]))
-
-
-def is_changes(message: object) -> bool:
-    """Return whether a message is one by `as_message`: a new epoch can do without it."""
-    return isinstance(message, UserMessage) and message.text.startswith(_OPENING)
+    return delta("\n\n".join(["Documents have changed.", *map(_told, ordered)]))
 
 
 def uris_in(context: Context) -> frozenset[str]:
     """Return the URIs of the documents that a context has shown: in its front or by a search."""
-    found: set[str] = set()
-    for segment in context:
-        match segment.content:
-            case Document(uri=uri):
-                found.add(_CHUNK.sub("", uri))
-            case ToolMessage(results=results):
-                for result in results:
-                    found.update(_HEADING.findall(result.content))
-    return frozenset(found)
+    return uris_in_front(context) | uris_found(context)
+
+
+def uris_in_front(context: Context) -> frozenset[str]:
+    """Return the URIs of the documents in a context's front."""
+    contents = (segment.content for segment in context.front)
+    return frozenset(
+        _CHUNK.sub("", content.uri) for content in contents if isinstance(content, Document)
+    )
+
+
+def uris_found(context: Context) -> frozenset[str]:
+    """Return the URIs of the documents that searches have shown, see `Knowledge.tool`."""
+    messages = (each for each in context.messages if isinstance(each, ToolMessage))
+    results = (result for message in messages for result in message.results)
+    return frozenset(uri for result in results for uri in _HEADING.findall(result.content))
 
 
 def _told(change: Change) -> str:
@@ -89,4 +92,3 @@ def _told(change: Change) -> str:
 
 _CHUNK = re.compile(r"#\d{4,}$")
 _HEADING = re.compile(r"^\[(.+)#\d{4,}\]$", re.MULTILINE)
-_OPENING = "Documents have changed. What is said here replaces what you were shown before."

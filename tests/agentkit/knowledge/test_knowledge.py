@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agentkit import Agent
 from agentkit.blocks import AssistantMessage, Text, ToolMessage, UserMessage
 from agentkit.context import Context, SystemPart, SystemText
+from agentkit.context.turns import is_delta
 from agentkit.knowledge import (
     Added,
     Changed,
@@ -22,7 +23,6 @@ from agentkit.knowledge import (
     KnowledgeError,
     Withdrawn,
     as_message,
-    is_changes,
     uris_in,
 )
 from agentkit.testing import Call, ScriptedModel, assert_extends, assert_prefix_stable
@@ -88,8 +88,7 @@ def test_a_model_is_told_what_changed_and_what_was_withdrawn() -> None:
     assert "Document 'x' changed. This is its new text:\nnew" in message.text
     assert "Document 'y' was withdrawn: do not use what was said from it." in message.text
     assert as_message(reversed(changes)) == message
-    assert is_changes(message)
-    assert not is_changes(UserMessage.of("Document 'x' changed."))
+    assert is_delta(message)
     with pytest.raises(KnowledgeError, match="nothing"):
         as_message(())
 
