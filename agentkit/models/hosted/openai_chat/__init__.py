@@ -1,17 +1,22 @@
 """OpenAI's Chat Completions, and the servers that speak it.
 
-adapter.py   read first: ChatAdapter. Lays out, fills in, sends, learns what a server does not know
+adapter.py   read first: ChatAdapter lays out, fills in and sends
 profiles.py  one row of data for each server: names of fields, what it takes, where usage is
+options.py   what an app sets for all requests; rules.py: what the cache policy adds
 layout.py    a request in cache order; encode.py: segments -> pieces; pieces.py: bytes and cuts
-body.py      a layout and a plan -> final bytes; options.py: settings for all requests
+             attachments.py, ids.py: images and files, ids of calls
+body.py      a layout and a plan -> final bytes
 stream.py    chunks -> events; calls.py, details.py, usage.py: their parts
-clients.py   the official client; hosts.py: holding the host behind a gateway
+learning.py  what a server refuses or does not tell; hosts.py: holding the host behind a gateway
+clients.py   the official client, for each event loop
 """
 
 from __future__ import annotations
 
-from agentkit.models.hosted.openai_chat.adapter import CacheUnreportedWarning, ChatAdapter
+from agentkit.models.hosted.openai_chat.adapter import ChatAdapter
+from agentkit.models.hosted.openai_chat.ids import CallIdRule
 from agentkit.models.hosted.openai_chat.layout import ChatLayout
+from agentkit.models.hosted.openai_chat.learning import CacheUnreportedWarning
 from agentkit.models.hosted.openai_chat.options import ChatOptions
 from agentkit.models.hosted.openai_chat.profiles import (
     ALIBABA,
@@ -45,6 +50,7 @@ __all__ = [
     "VLLM",
     "XAI",
     "CacheUnreportedWarning",
+    "CallIdRule",
     "ChatAdapter",
     "ChatLayout",
     "ChatOptions",

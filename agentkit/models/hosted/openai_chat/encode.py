@@ -6,11 +6,9 @@ each is encoded once, and what was sent stays as it was.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import assert_never
 
 from agentkit.blocks import (
@@ -32,6 +30,7 @@ from agentkit.caching.tokens import data_tokens
 from agentkit.context import Document, SystemText
 from agentkit.context.segment import Segment
 from agentkit.models.hosted.openai_chat.attachments import attachment_part, can_show
+from agentkit.models.hosted.openai_chat.ids import Renamed, wire_name
 from agentkit.models.hosted.openai_chat.pieces import (
     Encoded,
     Field,
@@ -81,9 +80,12 @@ class Encoder:
         key = ("front", *((segment.digest, index) for index, segment in segments))
         return self._once(key, lambda: self._one_system(segments)).pieces
 
-    def history(self, segment: Segment, message: Message, index: int) -> Encoded:
-        """Return the messages of one segment of the history."""
-        return self._once((segment.digest, index), lambda: self._history(message, index))
+    def history(
+        self, segment: Segment, message: Message, index: int, renamed: Renamed = ()
+    ) -> Encoded:
+        """Return the messages of one segment of the history. `renamed`: ids of its calls."""
+        key = (segment.digest, index, *renamed)
+        return self._once(key, lambda: self._history(message, index, dict(renamed)))
 
     def volatile(self, text: str) -> Encoded:
         """Return what is true for this request only: a user message at the very end."""
@@ -130,15 +132,15 @@ class Encoder:
             pieces.append(piece(whole, block, segment=index, mark_at=mark_at, glue=glue))
         return Encoded(pieces=tuple(pieces), messages=())
 
-    def _history(self, message: Message, index: int) -> Encoded:
+    def _history(self, message: Message, index: int, ids: Mapping[str, str]) -> Encoded:
         writer = Writer(index)
         match message:
             case UserMessage():
                 self._user(writer, message)
             case AssistantMessage():
-                self._assistant(writer, message)
+                self._assistant(writer, message, ids)
             case ToolMessage():
-                self._results(writer, message)
+                self._results(writer, message, ids)
             case _:
                 assert_never(message)
         return writer.encoded()
@@ -162,9 +164,9 @@ class Encoder:
             mark=self._own_mark(block.breakpoint),
         )
 
-    def _assistant(self, writer: Writer, message: AssistantMessage) -> None:
+    def _assistant(self, writer: Writer, message: AssistantMessage, ids: Mapping[str, str]) -> None:
         texts = [block.text for block in message.blocks if isinstance(block, Text) and block.text]
-        calls = [self._call(call) for call in message.calls]
+        calls = [_call(call, ids) for call in message.calls]
         if not texts and not calls:
             return  # nothing was said that another request could show
         fields: list[Field] = []
@@ -212,19 +214,10 @@ class Encoder:
             case _:
                 assert_never(self._profile.replay)
 
-    def _call(self, call: ToolCall) -> Part:
-        data = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}' % (
-            text_json(self._call_id(call.id)),
-            text_json(call.name),
-            text_json(call.arguments),
-        )
-        return Part(data=data, kind=BlockKind.TOOL_USE)
-
-    def _results(self, writer: Writer, message: ToolMessage) -> None:
+    def _results(self, writer: Writer, message: ToolMessage, ids: Mapping[str, str]) -> None:
         for result in message.results:
-            opening = _opening("tool") + b'"tool_call_id":%b,' % text_json(
-                self._call_id(result.call_id)
-            )
+            call_id = text_json(ids.get(result.call_id, result.call_id))
+            opening = _opening("tool") + b'"tool_call_id":%b,' % call_id
             text = self._text(_result_text(result), kind=BlockKind.TOOL_RESULT)
             writer.message(opening, [self._content([text])], role=Role.TOOL)
         for result in message.results:
@@ -232,7 +225,7 @@ class Encoder:
             shown = [each for each in result.attachments if can_show(each, self._profile)]
             if shown:
                 # Tool messages hold text only, and nothing may stand between two of them.
-                title = Text(f"Shown by {result.name} ({self._call_id(result.call_id)}):")
+                title = Text(f"Shown by {result.name}:")
                 self._user(writer, UserMessage((title, *shown)))
 
     def _content(self, parts: Sequence[Part], *, listed: bool = False) -> Field:
@@ -268,12 +261,6 @@ class Encoder:
         longer = [ttl for ttl in field.ttls if ttl.seconds >= Ttl(wanted).seconds]
         return Mark(longer[0] if longer else field.ttls[-1])
 
-    def _call_id(self, call_id: str) -> str:
-        length = self._profile.call_id_length
-        if length is None or re.fullmatch(f"[a-zA-Z0-9]{{{length}}}", call_id):
-            return call_id
-        return hashlib.sha256(call_id.encode()).hexdigest()[:length]
-
 
 def _tools(toolset: Toolset, segment: int | None) -> Encoded:
     pieces = []
@@ -282,6 +269,15 @@ def _tools(toolset: Toolset, segment: int | None) -> Encoded:
         block = Block(kind=BlockKind.TOOL, digest=b"", n_tokens=data_tokens(data))
         pieces.append(piece(data, block, segment=segment))
     return Encoded(pieces=tuple(pieces), messages=())
+
+
+def _call(call: ToolCall, ids: Mapping[str, str]) -> Part:
+    data = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}' % (
+        text_json(ids.get(call.id, call.id)),
+        text_json(wire_name(call.name)),
+        text_json(call.arguments),
+    )
+    return Part(data=data, kind=BlockKind.TOOL_USE)
 
 
 def _opening(role: str) -> bytes:

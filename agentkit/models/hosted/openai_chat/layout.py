@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
@@ -20,8 +20,9 @@ from agentkit.caching.request import CacheRequest, Identity, Message, OpenAiOpti
 from agentkit.context import Segment, SystemPart, Tier
 from agentkit.models.base import ModelRequest, Reuse, ToolName
 from agentkit.models.hosted.openai_chat.encode import Encoder
+from agentkit.models.hosted.openai_chat.ids import CallLog, Renamed
 from agentkit.models.hosted.openai_chat.options import ChatOptions
-from agentkit.models.hosted.openai_chat.pieces import Piece, compact_json
+from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece, compact_json
 from agentkit.models.hosted.openai_chat.profiles import Profile
 from agentkit.models.hosted.wire import Layout
 
@@ -48,51 +49,62 @@ def lay_out(
     Raises:
         RequestRefused: the server cannot be shown a part of the context.
     """
-    segments = request.context.segments
     front = [
         (index, segment)
-        for index, segment in enumerate(segments)
+        for index, segment in enumerate(request.context.segments)
         if segment.tier in (Tier.SYSTEM, Tier.KNOWLEDGE)
     ]
-    tools = encoder.tools(request.toolset, _index_of_tools(segments))
+    tools = encoder.tools(request.toolset, _index_of_tools(request.context.segments))
     system = encoder.front(front, one_message=one_system_message)
-    pieces = [*tools, *system]
-    messages: list[Message] = []
-    ends: list[int] = []
-    for index, segment in enumerate(segments):
-        content = segment.content
-        if not isinstance(content, UserMessage | AssistantMessage | ToolMessage):
-            continue
-        if isinstance(content, AssistantMessage) and pieces:
-            ends.append(len(pieces))  # what an earlier request asked with
-        encoded = encoder.history(segment, content, index)
-        pieces += encoded.pieces
-        messages += encoded.messages
-    n_stable = len(pieces)
+    sheet = _Sheet(pieces=[*tools, *system])
+    _add_history(sheet, request, encoder, profile)
+    n_stable = len(sheet.pieces)
     text = volatile_text(request, profile)
     if text:
-        encoded = encoder.volatile(text)
-        pieces += encoded.pieces
-        messages += encoded.messages
+        sheet.add(encoder.volatile(text))
     has_rules = bool(front) and front[0][1].part is SystemPart.RULES
     team = len(tools) + (1 if has_rules else 0)
+    runs = [*sheet.ends, n_stable]
     return ChatLayout(
-        blocks=tuple(pieces),
+        blocks=tuple(sheet.pieces),
         cache_request=CacheRequest(
             identity=_identity(request, model, profile, options),
             tools=tuple(piece.block for piece in tools),
             system=tuple(piece.block for piece in system),
-            messages=tuple(messages),
+            messages=tuple(sheet.messages),
             terms=options.terms,
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),
         ),
-        shared=_shared(
-            request.reuse, team=team, agent=len(tools) + len(system), runs=[*ends, n_stable]
-        ),
-        n_volatile=len(pieces) - n_stable,
+        shared=_shared(request.reuse, team=team, agent=len(tools) + len(system), runs=runs),
+        n_volatile=len(sheet.pieces) - n_stable,
         n_tools=len(tools),
     )
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """A request that is being written."""
+
+    pieces: list[Piece]
+    messages: list[Message] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """Where earlier requests of the run ended."""
+
+    def add(self, encoded: Encoded) -> None:
+        self.pieces += encoded.pieces
+        self.messages += encoded.messages
+
+
+def _add_history(sheet: _Sheet, request: ModelRequest, encoder: Encoder, profile: Profile) -> None:
+    log, renamed = CallLog(profile.call_ids), _NOT_RENAMED
+    for index, segment in enumerate(request.context.segments):
+        content = segment.content
+        if isinstance(content, AssistantMessage):
+            sheet.ends.append(len(sheet.pieces))  # what it was asked with
+            renamed = log.turn(content)
+        if isinstance(content, UserMessage | AssistantMessage | ToolMessage):
+            sheet.add(encoder.history(segment, content, index, renamed))
 
 
 def volatile_text(request: ModelRequest, profile: Profile) -> str:
@@ -103,6 +115,9 @@ def volatile_text(request: ModelRequest, profile: Profile) -> str:
     schema = compact_json(request.output_schema).decode()
     asked = f"Give your final answer as JSON alone, fitting this JSON schema: {schema}"
     return f"{said}\n\n{asked}" if said else asked
+
+
+_NOT_RENAMED: Renamed = ()
 
 
 def _index_of_tools(segments: Sequence[Segment]) -> int | None:

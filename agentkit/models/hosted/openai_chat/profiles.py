@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentkit.caching.policy import Provider, Ttl, UsageField
+from agentkit.models.hosted.openai_chat.ids import CallIdRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ class Profile:
     max_tokens_field: str = "max_tokens"
     seed_field: str = "seed"
     top_k: bool = False
-    call_id_length: int | None = None
-    """Ids of tool calls must have this many letters and digits; None: any text."""
+    call_ids: CallIdRule | None = None
+    """What ids of tool calls must be like; None: any text."""
     extra: Mapping[str, object] = field(default_factory=dict)
     """More body fields that it needs with every request."""
 
@@ -117,6 +118,7 @@ OPENAI = Profile(  # sdk 3.57.0
     retention=True,
     usage=UsageField(path=_CACHED, written_path=_WRITTEN),
     files=True,
+    call_ids=CallIdRule(pattern="(?s).{1,40}"),  # measured: longer ones are refused
     allowed_tools=True,
     max_tokens_field="max_completion_tokens",
 )
@@ -148,6 +150,8 @@ OPENROUTER = Profile(  # docs 2026-10-01
     key_variable="OPENROUTER_API_KEY",
     mark=_EPHEMERAL,
     served_by="provider",
+    # Claude behind it takes these only, and each once.
+    call_ids=CallIdRule(pattern="[a-zA-Z0-9_-]{1,64}", unique=True),
     files=True,
     replay=Replay.DETAILS,
     top_k=True,
@@ -168,7 +172,7 @@ MISTRAL = Profile(  # docs 2026-10-01
     stream_usage=False,  # it refuses fields that it does not know; usage comes anyway
     required="any",
     seed_field="random_seed",
-    call_id_length=9,
+    call_ids=CallIdRule(pattern="[a-zA-Z0-9]{9}", prefix="", digits=9),
 )
 
 GROQ = Profile(  # docs 2026-10-01; sdk groq 1.7.0: usage in a field of its own, too

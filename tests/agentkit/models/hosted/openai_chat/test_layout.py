@@ -217,7 +217,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 def histories(draw: st.DrawFn, label: str, *, images: bool) -> list[Content]:
     """Whole turns: questions, answers with thinking and calls, results, errors, silence."""
     said: list[Content] = []
-    for turn in range(draw(st.integers(1, 5))):
+    for _ in range(draw(st.integers(1, 5))):
         blocks: list[Text | Image] = [Text(text) for text in draw(st.lists(TEXT, max_size=3))]
         if images and draw(st.booleans()):
             blocks.append(Image.of_bytes(draw(st.binary(max_size=4)), "image/png"))
@@ -226,9 +226,11 @@ def histories(draw: st.DrawFn, label: str, *, images: bool) -> list[Content]:
         if draw(st.booleans()):
             answer.append(Thinking(draw(TEXT), source=draw(st.sampled_from([label, "other:m"]))))
         answer += [Text(text) for text in draw(st.lists(TEXT, max_size=2))]
+        # Ids that come again in each turn, that are too long, or made of other characters.
+        stem = draw(st.sampled_from(["c", "functions.f:", "y" * 40]))
         calls = [
-            ToolCall(id=f"c{turn}-{n}", name="weather", arguments=draw(TEXT))
-            for n in range(draw(st.integers(0, 3)))
+            ToolCall(id=f"{stem}{n}", name=draw(st.sampled_from(["f", "no such"])), arguments=text)
+            for n, text in enumerate(draw(st.lists(TEXT, max_size=3)))
         ]
         said.append(AssistantMessage((*answer, *calls)))
         if calls:
