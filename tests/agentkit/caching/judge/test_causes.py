@@ -439,14 +439,6 @@ class TestWhatTheNextRequestShouldExtend:
 
         assert (kept.n_cached, kept.life_s) == (6, None)
 
-    @pytest.mark.parametrize(
-        ("provider", "model", "ttl", "life_s"),
-        [
-            ("anthropic", "claude-sonnet-5-5", Ttl.ONE_HOUR, 3_600),
-            ("openai", "gpt-6-sol", Ttl.THIRTY_MINUTES, 1_800),
-            ("openai", "gpt-6-sol", Ttl.TWELVE_HOURS, 43_200),
-        ],
-    )
     def test_of_two_lifetimes_the_shorter_one_bounds_the_whole_prefix(self) -> None:
         both = replace(
             plan(0, 6_000),
@@ -460,6 +452,14 @@ class TestWhatTheNextRequestShouldExtend:
 
         assert kept.life_s == 300
 
+    @pytest.mark.parametrize(
+        ("provider", "model", "ttl", "life_s"),
+        [
+            ("anthropic", "claude-sonnet-5-5", Ttl.ONE_HOUR, 3_600),
+            ("openai", "gpt-6-sol", Ttl.THIRTY_MINUTES, 1_800),
+            ("openai", "gpt-6-sol", Ttl.TWELVE_HOURS, 43_200),
+        ],
+    )
     def test_it_lives_as_long_as_its_marks_say(
         self, provider: str, model: str, ttl: Ttl, life_s: float
     ) -> None:
