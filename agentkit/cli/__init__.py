@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from agentkit.cli.fake_provider import fake_provider
+from agentkit.cli.plan import plan
 
 app = typer.Typer(
     help="Agents whose prompt caching is a maintained invariant.",
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(fake_provider)
+app.command()(plan)
 
 
 @app.callback()
