@@ -29,6 +29,8 @@ from agentkit.caching.plan.draft import SharedBy
 from agentkit.caching.request import Block, CacheRequest, Mark
 from agentkit.caching.simulate import ManualClock, Refused, SimulatedAnthropic
 from agentkit.context import SystemPart, SystemText, ToolList
+from agentkit.context.compact import CompactionRule, Summarise, next_step
+from agentkit.context.prices import Prices
 from agentkit.context.version import rebase
 from agentkit.errors import ContextMismatch, RequestRefused
 from agentkit.models import ModelRequest, local
@@ -420,3 +422,30 @@ def test_agents_of_a_team_differ_by_masks_and_not_by_tools() -> None:
     assert "child_only" in refused.content
     for agent in ("parent", "child"):
         assert_extend([request for request in requests if request.agent == agent])
+
+
+def test_a_summary_extends_what_was_sent_and_the_new_epoch_keeps_the_front_on_every_wire() -> None:
+    """C59: the summary request had no system, no tools, and a flattened history."""
+    toolset = Toolset([look])
+    context = Context(
+        SystemText(SystemPart.RULES, "Be honest. " * 200),
+        ToolList(toolset.bytes),
+        SystemText(SystemPart.ROLE, "You look. " * 200),
+        UserMessage.of("Look at all of them."),
+    )
+    for turn in range(30):
+        call = ToolCall(id=f"c{turn}", name="look", arguments='{"path" : "x"}')
+        result = ToolResult(call_id=call.id, name="look", content="seen " * 900)
+        thought = Thinking(f"I look {turn}", signature=f"sig{turn}", source=SONNET)
+        context = context.append(AssistantMessage((thought, call)), ToolMessage((result,)))
+    rule = CompactionRule(trigger_tokens=20_000, limit_tokens=30_000, summary_tokens=500)
+    step = next_step(context, None, rule, Prices(row=None, at=NOON))
+    assert isinstance(step, Summarise)
+
+    def ask(of: Context) -> ModelRequest:
+        return ModelRequest(context=of, toolset=toolset, agent="a", run_id="r", request_id="r")
+
+    assert_extend([ask(context), ask(step.request_context)])
+    epoch = ask(step.after("All are alike."))
+    assert front_bytes(epoch) == front_bytes(ask(context))
+    assert b"signature" not in b"".join(stable(epoch)[SONNET])
