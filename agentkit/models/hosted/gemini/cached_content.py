@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from agentkit.caching.ledger import Charge
 from agentkit.caching.policy import Rates
 from agentkit.caching.times import Time
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.models.hosted.gemini.storage import ObjectLife, StorageUse, totals, use_of
+from agentkit.models.hosted.gemini.storage import Charges, ObjectLife, StorageUse, totals, use_of
 
 _LOGGER = logging.getLogger("agentkit.models.gemini")
 
@@ -121,6 +122,7 @@ class CachedContents:
         self._failed: dict[FrontKey, _Failed] = {}
         self._running: dict[FrontKey, asyncio.Task[str | None]] = {}
         self._ended: dict[tuple[str, str], StorageUse] = {}
+        self._charges = Charges()
         self._closed = False
 
     async def acquire(self, front: Front) -> str | None:
@@ -156,6 +158,10 @@ class CachedContents:
         now = self._time.now()
         living = [use_of(found.life, now) for found in self._objects.values()]
         return tuple(totals([*self._ended.values(), *living]).values())
+
+    def charges(self) -> tuple[Charge, ...]:
+        """Return what objects have cost since this was last asked, for `Ledger.charge`."""
+        return tuple(self._charges.since_last(self.storage(), self._time.now()))
 
     async def aclose(self) -> None:
         """Delete all objects. Creates that are under way are waited for, and deleted too."""

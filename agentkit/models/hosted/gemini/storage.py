@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from agentkit.caching.ledger import Charge
 from agentkit.caching.policy import Rates
 from agentkit.caching.policy.money import MILLION
 
@@ -85,6 +86,46 @@ def totals(uses: Iterable[StorageUse]) -> dict[tuple[str, str], StorageUse]:
         key = (use.model, use.tenant)
         found[key] = found[key] + use if key in found else use
     return found
+
+
+class Charges:
+    """What objects have cost since it was last asked: lines for a ledger that only grows."""
+
+    def __init__(self) -> None:
+        self._charged: dict[tuple[str, str], StorageUse] = {}
+
+    def since_last(self, uses: Iterable[StorageUse], at: datetime) -> Iterator[Charge]:
+        """Yield a charge for what is new in each sum; none where nothing is."""
+        for use in uses:
+            before = self._charged.get((use.model, use.tenant), _nothing(use))
+            self._charged[use.model, use.tenant] = use
+            if use.created_tokens != before.created_tokens:
+                usd = _minus(use.creation_cost, before.creation_cost)
+                yield _charge("creation of cached content", use, usd, at)
+            if use.token_hours != before.token_hours:
+                usd = _minus(use.storage_cost, before.storage_cost)
+                yield _charge("storage of cached content", use, usd, at)
+
+
+def _nothing(use: StorageUse) -> StorageUse:
+    zero = Decimal(0)
+    return StorageUse(
+        model=use.model,
+        tenant=use.tenant,
+        objects=0,
+        created_tokens=0,
+        token_hours=zero,
+        creation_cost=zero,
+        storage_cost=zero,
+    )
+
+
+def _charge(what: str, use: StorageUse, usd: Decimal | None, at: datetime) -> Charge:
+    return Charge(at=at, what=what, model=use.model, usd=usd, tenant=use.tenant)
+
+
+def _minus(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    return None if first is None or second is None else first - second
 
 
 def _plus(first: Decimal | None, second: Decimal | None) -> Decimal | None:

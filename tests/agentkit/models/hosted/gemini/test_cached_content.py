@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from agentkit.blocks import UserMessage
+from agentkit.caching.ledger import Ledger
 from agentkit.caching.plan.plan import CachedFront
 from agentkit.caching.simulate import SimulatedGemini
 from agentkit.caching.times import VirtualTime
@@ -401,6 +402,29 @@ async def test_what_objects_cost_is_what_the_simulator_says() -> None:
     assert ended.cost == ended.creation_cost + ended.storage_cost  # type: ignore[operator]
 
 
+async def test_charges_for_a_ledger_add_up_to_what_was_spent_and_none_comes_twice() -> None:
+    server, time, ledger = FakeServer(), VirtualTime(), Ledger()
+    adapter = server.adapter(time=time)
+    contents = adapter.cached_contents
+    for tenant in ("one", "two", "one"):
+        await send(adapter, talk(tenant=tenant), ttl_s=3_600)
+        await time.advance(1_234)
+        for charge in (*contents.charges(), *contents.charges()):
+            ledger.charge(charge)
+    await time.advance(7_200)
+    await adapter.aclose()
+    for charge in contents.charges():
+        ledger.charge(charge)
+    await time.advance(7_200)
+
+    assert contents.charges() == ()
+    spent = sum((use.cost for use in contents.storage() if use.cost), Decimal(0))
+    assert ledger.spent.exact is not None
+    assert round(ledger.spent.exact, 15) == round(spent, 15) > 0
+    assert {charge.tenant for charge in ledger.charges} == {"one", "two"}
+    assert len(ledger.charges) == 2 + 1 + 2 + 2 + 2
+
+
 async def test_objects_of_a_model_without_a_price_cost_something_unknown() -> None:
     api = Api(VirtualTime())
     contents = CachedContents(
@@ -408,6 +432,8 @@ async def test_objects_of_a_model_without_a_price_cost_something_unknown() -> No
     )
     await contents.acquire(front("a"))
 
+    (charge,) = contents.charges()
+    assert charge.usd is None
     (use,) = contents.storage()
     assert (use.creation_cost, use.storage_cost, use.cost) == (None, None, None)
     assert use.created_tokens == 5_000
