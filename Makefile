@@ -28,7 +28,8 @@ lint: $(READY)  ## Formatting, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## Slow measurements; see docs/benchmarks.md
+bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=recorded.jsonl.xz adds a row)
+	@$(BIN)/python tests/bench/plan_cost.py $(if $(SESSIONS),--sessions '$(SESSIONS)')
 	@$(BIN)/python runtime/bench/first_light.py
 
 lock: ## Write requirements.lock anew from pyproject.toml

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from agentkit.caching.policy import Platform, Switches
+from agentkit.caching.prices import PriceBook
 from agentkit.errors import ConfigurationError
 
 
@@ -25,6 +26,8 @@ class CacheOptions:
     """Which of two contradicting sources is believed, see `agentkit.caching.policy.REASONS`."""
     keep_alive_usd: Decimal = Decimal("0.25")
     """Most that may be spent to keep one run's prefix alive while its tools run; 0: never."""
+    prices: PriceBook = field(default_factory=PriceBook)
+    """Where prices come from; give `PriceBook(overrides=...)` for models of your own."""
     wait_for_siblings: bool = True
     """Whether a request waits while another writes the prefix that both have."""
 

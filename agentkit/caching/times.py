@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+
+_STEPS = 100
+"""Turns of the event loop after which whatever did not wait for time or a thread has come to rest.
+A request through an SDK and a server in the same loop takes about twenty."""
 
 
 class Time(Protocol):
@@ -60,22 +67,52 @@ class VirtualTime:
         heapq.heappush(self._sleepers, (due, next(self._order), waiter))
         await waiter
 
+    def jump(self, to: datetime) -> None:
+        """Go on to a moment without waking anybody; a later `advance` or `drive` does."""
+        if to < self._now:
+            raise ValueError(f"time does not go back, from {self._now} to {to}")
+        self._now = to
+
     async def advance(self, seconds: float) -> None:
         """Go on by this many seconds, stopping at each sleeper so that it acts at its own time."""
         if seconds < 0:
             raise ValueError(f"time does not go back, got {seconds!r} seconds")
         end = self._now + timedelta(seconds=seconds)
         while self._sleepers and self._sleepers[0][0] <= end:
-            due, _, waiter = heapq.heappop(self._sleepers)
-            self._now = max(self._now, due)
-            if not waiter.done():
-                waiter.set_result(None)
+            await self._wake_next()
             await _settle()
         self._now = end
         await _settle()
 
+    async def drive(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do some work, going on in time whenever all that runs waits for it. Returns its result.
+
+        So an hour of a program's sleeping takes as long as what it does in between.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await _settle()
+                if task.done():
+                    break
+                if self._sleepers:
+                    await self._wake_next()
+                else:
+                    # Something outside of this loop's reach, a thread for example, is waited for.
+                    await asyncio.wait((task,), timeout=0.001)
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    async def _wake_next(self) -> None:
+        due, _, waiter = heapq.heappop(self._sleepers)
+        if not waiter.done():  # a sleeper that was cancelled does not move the time
+            self._now = max(self._now, due)
+            waiter.set_result(None)
+
 
 async def _settle() -> None:
     """Let everything that can run go on until it waits."""
-    for _ in range(50):
+    for _ in range(_STEPS):
         await asyncio.sleep(0)

@@ -7,7 +7,10 @@ from agentkit.models.base import Model
 
 _KNOWN = (
     '"local:smollm2" (bundled), "local:/path/to/model.gguf" or a folder, "local:org/name" '
-    "(hub id), or a model object such as agentkit.testing.ScriptedModel"
+    '(hub id), "anthropic:...", "openai:...", "openai-chat:...", "gemini:...", "deepseek:...", '
+    '"openrouter:...", "xai:...", "mistral:...", "groq:...", "moonshot:...", "alibaba:...", '
+    '"vllm:http://host:8000/v1#model" (also sglang, trtllm), '
+    "or a model object such as agentkit.testing.ScriptedModel"
 )
 
 
@@ -26,6 +29,11 @@ def resolve_model(model: str | Model) -> Model:
         from agentkit.models.local import LocalModel
 
         return LocalModel(name)
+    if name:
+        from agentkit.models.hosted.resolve import hosted_model
+
+        if (hosted := hosted_model(provider, name)) is not None:
+            return hosted
     if provider == "local":
         problem = "no model named in" if colon else "no provider in"
     else:

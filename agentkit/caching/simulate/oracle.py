@@ -29,7 +29,7 @@ from agentkit.caching.policy import (
     Rates,
 )
 from agentkit.caching.policy.money import MILLION
-from agentkit.caching.request import CacheRequest
+from agentkit.caching.request import CacheRequest, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,8 @@ class _BlockUse:
     rates: Rates
     cacheable: bool
     """Whether the request is long enough for anything of it to be cached."""
+    generated: bool
+    """Whether a model wrote it, and its provider keeps what models write."""
 
 
 def _block_uses(use: Use, policy: Policy) -> Iterable[tuple[bytes, _BlockUse]]:
@@ -82,6 +84,7 @@ def _block_uses(use: Use, policy: Policy) -> Iterable[tuple[bytes, _BlockUse]]:
                 n_tokens=prefix.block.n_tokens,
                 rates=rates,
                 cacheable=total >= (policy.minimum_tokens or 0),
+                generated=prefix.role is Role.ASSISTANT and isinstance(policy, DeepSeekPolicy),
             ),
         )
 
@@ -90,7 +93,9 @@ def _least(uses: Sequence[_BlockUse], policy: Policy) -> Decimal:
     """Return the least cost of one block over all its uses, in USD per million."""
     # Cost so far, by the lifetime of the entry that is there after the use; None is no entry.
     states: dict[int | None, Decimal] = {None: Decimal(0)}
-    last_s = 0.0
+    last_s = uses[0].at_s
+    if uses[0].generated:
+        states |= {life: Decimal(0) for life, _ in _lives(policy, uses[0].rates)}
     for use in uses:
         states = _after(use, states, use.at_s - last_s, policy)
         last_s = use.at_s

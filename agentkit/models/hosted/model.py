@@ -12,18 +12,22 @@ The order of one request:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Generic
 
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.times import RealTime, Time
-from agentkit.caching.track.tracker import CacheTracker, Ticket
+from agentkit.caching.track.ticket import Ticket
+from agentkit.caching.track.tracker import CacheTracker
 from agentkit.caching.verdict import Verdict
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Adapter, LayoutT
 from agentkit.usage import Timing, Usage
+
+_LOGGER = logging.getLogger("agentkit.caching")
 
 
 class HostedModel(Generic[LayoutT]):
@@ -72,7 +76,7 @@ class HostedModel(Generic[LayoutT]):
         ticket = await self._tracker.enter(layout, request)
         try:
             body = self._adapter.body(layout, ticket.plan, request)
-            ticket.sent(body)
+            ticket.sends(body)
             usage, note = Usage(), None
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
@@ -106,7 +110,8 @@ class HostedModel(Generic[LayoutT]):
             task.cancel()
             await asyncio.wait([task])
             if not task.cancelled() and (error := task.exception()) is not None:
-                self._tracker.report_lost_ping(error)
+                # The tools' results matter more than the price of the next prompt.
+                _LOGGER.warning("%s: the prefix could not be kept alive: %s", self.label, error)
 
     async def _keep_alive(
         self, ticket: Ticket, on_ping: Callable[[Usage, Timing, Verdict], None]

@@ -133,3 +133,37 @@ async def test_sleepers_in_virtual_time_wake_in_the_order_of_their_times() -> No
 async def test_virtual_time_does_not_go_back() -> None:
     with pytest.raises(ValueError, match="does not go back"):
         await VirtualTime().advance(-1)
+
+
+async def test_driven_work_sleeps_through_hours_at_once() -> None:
+    time = VirtualTime()
+
+    async def work() -> list[float]:
+        start, ends = time.now(), []
+
+        async def nap(seconds: float) -> None:
+            await time.sleep(seconds)
+            ends.append((time.now() - start).total_seconds())
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(nap(7200.0))
+            group.create_task(nap(60.0))
+        await asyncio.to_thread(lambda: None)
+        await nap(1.0)
+        return ends
+
+    assert await time.drive(work()) == [60.0, 7200.0, 7201.0]
+
+
+async def test_a_sleeper_that_was_cancelled_does_not_move_the_time() -> None:
+    time = VirtualTime()
+    start = time.now()
+
+    async def work() -> None:
+        sleeper = asyncio.create_task(time.sleep(900))
+        await asyncio.sleep(0)
+        sleeper.cancel()
+        await time.sleep(5)
+
+    await time.drive(work())
+    assert (time.now() - start).total_seconds() == 5

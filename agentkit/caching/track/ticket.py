@@ -1,0 +1,299 @@
+"""One planned request: from the moment it is sent to its verdict, and the pings after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+
+from agentkit.caching.difference import Sent
+from agentkit.caching.judge import judge, remembered
+from agentkit.caching.plan.draft import Draft, SharedBy, Written
+from agentkit.caching.plan.keep_alive import KeepAlive, NextPing, next_ping
+from agentkit.caching.plan.plan import CachePlan
+from agentkit.caching.policy import InputSplit, Policy
+from agentkit.caching.prices import PriceBook
+from agentkit.caching.request import CacheRequest
+from agentkit.caching.simulate.cache import InFlight, SimulatedCache
+from agentkit.caching.simulate.served import Refused
+from agentkit.caching.times import Time
+from agentkit.caching.track.flights import Flight, Flights
+from agentkit.caching.track.scale import Counted, TokenScale
+from agentkit.caching.verdict import Verdict
+from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.wire import Body, Layout
+from agentkit.usage import Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What all requests of a model learn from and add to."""
+
+    shadow: SimulatedCache
+    scale: TokenScale
+    flights: Flights
+    prices: PriceBook
+    time: Time
+    fronts: dict[str, Sent] = field(default_factory=dict)
+    """By agent: its last request, of which all its runs share the front."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A request that is planned and not sent."""
+
+    layout: Layout
+    request: ModelRequest
+    draft: Draft
+    written: Written
+    policy: Policy
+    plan: CachePlan
+    keys: Sequence[bytes]
+    """Keys of its prefixes, block by block."""
+    at: datetime
+    overloaded: bool
+    """Whether its cache key is used more often than one machine takes."""
+
+    def tokens(self, n_blocks: int) -> int:
+        """Return the estimated tokens of the first blocks."""
+        sizes = [block.n_tokens for block in self.draft.request.blocks]
+        return sum(sizes[:n_blocks])
+
+
+class Ticket:
+    """A request at the provider."""
+
+    def __init__(
+        self, memory: Memory, prepared: Prepared, before: Ticket | None, *, cap_usd: Decimal
+    ) -> None:
+        self._memory = memory
+        self._prepared = prepared
+        self._before = before
+        self._cap_usd = cap_usd
+        self._sent = Sent.of(
+            replace(prepared.layout, cache_request=prepared.draft.request),
+            prepared.request,
+            prepared.policy,
+        )
+        self._body: Body | None = None
+        self._split: InputSplit | None = None
+        self._total: int | None = None
+        self._pings = 0
+        self._spent_usd = Decimal(0)
+        self._used_at = prepared.at
+        self._still_writing = _is_coming(prepared)
+        self._is_over = False
+        self.is_answered = False
+        """Whether its answer came to its end."""
+        flight = memory.shadow.begin(prepared.plan.applied(prepared.draft.request))
+        # What the simulator refuses the provider may still take; then nothing is known of it.
+        self._shadow: InFlight | None = None if isinstance(flight, Refused) else flight
+        self._flight = Flight(
+            keys=prepared.keys, writes=frozenset(mark.index for mark in prepared.plan.marks)
+        )
+        memory.flights.start(self._flight)
+
+    @property
+    def plan(self) -> CachePlan:
+        """What was planned."""
+        return self._prepared.plan
+
+    @property
+    def at(self) -> datetime:
+        """When it was sent."""
+        return self._prepared.at
+
+    @property
+    def body(self) -> Body:
+        """What was sent."""
+        assert self._body is not None, "sent() was not called"
+        return self._body
+
+    @property
+    def counted(self) -> Counted | None:
+        """The prompt with the provider's own count; None if not said, or with volatile text."""
+        if self._total is None or self._sent.n_volatile:
+            return None
+        layout = self._prepared.layout
+        return Counted(
+            n_blocks=len(layout.blocks), estimated=_estimated(layout), actual=self._total
+        )
+
+    @property
+    def sent(self) -> Sent:
+        """What was sent, with what the cache keeps of it once it is answered."""
+        return self._sent
+
+    def sends(self, body: Body) -> None:
+        """These are its bytes."""
+        self._body = body
+
+    def response_began(self) -> None:
+        """The first of its answer came. Idempotent."""
+        if self._flight.begun.is_set():
+            return
+        if self._shadow is not None:
+            self._shadow.response_began()
+        self._memory.flights.begin(self._flight)
+
+    def finish(self, usage: Usage, *, note: str | None = None) -> Verdict:
+        """The answer is complete. Learns from its usage, and says what it cost and why."""
+        self.response_began()
+        if self._shadow is not None:
+            self._shadow.end(output_tokens=usage.output_tokens or 0)
+        self._is_over = self.is_answered = True
+        verdict = self._judged(usage, note)
+        self._split = verdict.actual
+        self._total = usage.input_tokens
+        self._learn(usage)
+        policy = self._prepared.policy
+        self._sent = remembered(self._sent, plan=self.plan, policy=policy, actual=verdict.actual)
+        self._remember_front()
+        return verdict
+
+    def abandon(self) -> None:
+        """It failed or was cancelled; nothing after `finish`."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._shadow is not None:
+            self._shadow.abort()
+        self._memory.flights.begin(self._flight)
+
+    def next_ping_s(self) -> float | None:
+        """Return in how many seconds the prefix must be touched to live on; None: let it go."""
+        prepared = self._prepared
+        step = next_ping(
+            KeepAlive(
+                plan=self.plan,
+                policy=prepared.policy,
+                used_at=self._used_at,
+                n_pings=self._pings,
+                spent_usd=self._spent_usd,
+                cap_usd=self._cap_usd,
+            )
+        )
+        if not isinstance(step, NextPing):
+            return None
+        return max(0.0, (step.at - self._memory.time.now()).total_seconds())
+
+    def pinged(self, usage: Usage, *, at: datetime) -> Verdict:
+        """The prefix was touched, by a request that was begun at `at`."""
+        self._pings += 1
+        self._used_at = at
+        request = replace(
+            self.plan.applied(self._prepared.draft.request), prewarm=True, stream=False
+        )
+        flight = self._memory.shadow.begin(request)
+        if not isinstance(flight, Refused):
+            flight.end()
+        verdict = judge(
+            plan=self.plan,
+            policy=self._prepared.policy,
+            usage=usage,
+            at=at,
+            now=self._sent,
+            terms=self._prepared.draft.request.terms,
+            prices=self._memory.prices,
+            model=self._prepared.draft.request.identity.model,
+        )
+        if verdict.cost is not None:
+            self._spent_usd += verdict.cost.total
+        return verdict
+
+    def _judged(self, usage: Usage, note: str | None) -> Verdict:
+        prepared, before = self._prepared, self._before
+        request = prepared.request
+        return judge(
+            plan=self.plan,
+            policy=prepared.policy,
+            usage=usage,
+            at=prepared.at,
+            now=self._sent,
+            before=before.sent if before is not None else self._front(),
+            gap_s=None if before is None else (prepared.at - before.used_at).total_seconds(),
+            terms=prepared.draft.request.terms,
+            epoch_changed=before is not None and before.epoch != request.epoch,
+            note=note,
+            key_overloaded=prepared.overloaded,
+            still_writing=self._still_writing,
+            prices=self._memory.prices,
+            model=prepared.draft.request.identity.model,
+        )
+
+    @property
+    def used_at(self) -> datetime:
+        """When its prefix was sent or touched last."""
+        return self._used_at
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its context."""
+        return self._prepared.request.epoch
+
+    def _front(self) -> Sent | None:
+        """What the agent's runs share, as its last run has sent it."""
+        return self._memory.fronts.get(self._prepared.request.agent)
+
+    def _remember_front(self) -> None:
+        ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
+        if ends and ends[-1] <= self._sent.n_cached:
+            front = replace(self._sent, n_cached=ends[-1], cached_tokens=None)
+            self._memory.fronts[self._prepared.request.agent] = front
+
+    def _learn(self, usage: Usage) -> None:
+        layout = self._prepared.layout
+        if usage.input_tokens is not None:
+            self._memory.scale.learn(
+                Counted(
+                    n_blocks=len(layout.blocks),
+                    estimated=_estimated(layout),
+                    actual=usage.input_tokens,
+                )
+            )
+        if self._split is not None and self._split.total:
+            self._correct_shadow(self._split)
+
+    def _correct_shadow(self, actual: InputSplit) -> None:
+        """Take in where the provider read less or more than its rules had let expect."""
+        prepared = self._prepared
+        predicted = self.plan.predicted.split
+        read = actual.read * predicted.total // actual.total
+        if abs(read - predicted.read) <= max(_SLACK_TOKENS, predicted.read // 10):
+            return
+        request = self.plan.applied(prepared.draft.request)
+        n_read = _blocks_within(request, read)
+        if read > predicted.read:
+            if n_read:
+                self._memory.shadow.known(request, n_read - 1, None)
+            return
+        self._memory.shadow.drop(request, n_read)
+        for mark in self.plan.marks:
+            if mark.index >= n_read:
+                self._memory.shadow.known(request, mark.index, mark.ttl)
+
+
+_SLACK_TOKENS = 256
+"""Estimates are off by this much without anything being wrong."""
+
+
+def _blocks_within(request: CacheRequest, n_tokens: int) -> int:
+    """Return how many leading blocks have at most this many tokens, within the slack."""
+    so_far = 0
+    for index, block in enumerate(request.blocks):
+        so_far += block.n_tokens
+        if so_far > n_tokens + _SLACK_TOKENS:
+            return index
+    return len(list(request.blocks))
+
+
+def _is_coming(prepared: Prepared) -> bool:
+    """Whether another request is writing a longer prefix than can be read now."""
+    now_s = prepared.at.timestamp()
+    entries = prepared.written.entries[prepared.plan.predicted.hit :]
+    return any(entry is not None and entry.readable_s > now_s for entry in entries)
+
+
+def _estimated(layout: Layout) -> int:
+    return sum(wire.block.n_tokens for wire in layout.blocks)

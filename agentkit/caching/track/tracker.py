@@ -1,0 +1,203 @@
+"""The tracker: plans each request with what is known of the cache, and learns from the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from datetime import datetime
+from typing import assert_never
+
+from agentkit.caching.chain import boundaries
+from agentkit.caching.options import CacheOptions
+from agentkit.caching.plan.draft import Draft
+from agentkit.caching.plan.keys import KeyRates, with_key
+from agentkit.caching.plan.plan import CachePlan
+from agentkit.caching.plan.planner import plan as place
+from agentkit.caching.policy import (
+    AnthropicPolicy,
+    CompatiblePolicy,
+    DeepSeekPolicy,
+    GeminiPolicy,
+    OpenAiIntervalPolicy,
+    OpenAiMarkPolicy,
+    Policy,
+    Provider,
+    ReadableWhen,
+)
+from agentkit.caching.request import CacheRequest
+from agentkit.caching.times import Time
+from agentkit.caching.track.flights import Flight, Flights
+from agentkit.caching.track.gaps import Gaps
+from agentkit.caching.track.scale import TokenScale
+from agentkit.caching.track.shadow import PolicyBook, shadow_of
+from agentkit.caching.track.ticket import Memory, Prepared, Ticket
+from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.wire import Layout
+
+_PATIENCE_S = 60.0
+"""Longest wait for a sibling, in real seconds: one that hangs must not hold up the others."""
+_RUNS_KEPT = 1_024
+"""Runs whose last request is remembered, to compare the next one with."""
+
+
+class CacheTracker:
+    """What one model's cache at its provider ought to hold, and what comes of it.
+
+    Runs a simulator of the cache beside the real one, corrects it by what the provider reports, and
+    remembers the last request of each run. For one event loop at a time.
+    """
+
+    def __init__(
+        self,
+        *,
+        provider: Provider,
+        model: str,
+        label: str,
+        options: CacheOptions,
+        time: Time,
+    ) -> None:
+        self._label = label
+        self._options = options
+        self._time = time
+        self._policies = PolicyBook(
+            provider, model, platform=options.platform, switches=options.switches
+        )
+        self._memory = Memory(
+            shadow=shadow_of(self._policies, clock=time.now),
+            scale=TokenScale(),
+            flights=Flights(),
+            prices=options.prices,
+            time=time,
+        )
+        self._rates = KeyRates()
+        self._gaps: dict[str, Gaps] = {}
+        self._runs: OrderedDict[str, Ticket] = OrderedDict()
+
+    async def enter(self, layout: Layout, request: ModelRequest) -> Ticket:
+        """Plan a request; wait first, while another writes the prefix that both have.
+
+        Raises:
+            ConfigurationError: the user's own marks break the provider's rules.
+        """
+        prepared = self._prepare(layout, request)
+        while (leader := self._leader(prepared)) is not None:
+            try:
+                await asyncio.wait_for(leader.begun.wait(), _PATIENCE_S)
+            except TimeoutError:
+                self._memory.flights.begin(leader)
+            prepared = self._prepare(layout, request)
+        return self._started(prepared)
+
+    def last(self, request: ModelRequest) -> Ticket | None:
+        """Return the ticket of a run's last answered request, for keeping its prefix alive."""
+        ticket = self._runs.get(request.run_id)
+        return ticket if ticket is not None and ticket.is_answered else None
+
+    def _prepare(self, layout: Layout, request: ModelRequest) -> Prepared:
+        now = self._time.now()
+        policy = self._policies.on(now.date())
+        before = self._runs.get(request.run_id)
+        scaled = self._memory.scale.scaled(
+            layout.cache_request, None if before is None else before.counted
+        )
+        draft = self._draft(layout, request, scaled, policy)
+        draft = with_key(draft, policy, self._rates, now)
+        written = self._memory.shadow.written(draft.request)
+        plan = place(draft, policy, written, now)
+        return Prepared(
+            layout=layout,
+            request=request,
+            draft=draft,
+            written=written,
+            policy=policy,
+            plan=plan,
+            keys=_keys(draft.request, policy),
+            at=now,
+            overloaded=self._is_overloaded(plan, policy, now),
+        )
+
+    def _draft(
+        self, layout: Layout, request: ModelRequest, scaled: CacheRequest, policy: Policy
+    ) -> Draft:
+        pace = self._gaps_of(request, policy).pace
+        return Draft(
+            request=scaled,
+            shared=layout.shared if self._options.enabled else (),
+            n_volatile=layout.n_volatile,
+            gap_s=pace.gap_s,
+            slow_chance=max(pace.slow_chance, request.reuse.slow_tools),
+            slow_gap_s=pace.slow_gap_s,
+            keep_alive=self._options.keep_alive_usd > 0,
+            session=request.session or request.run_id,
+            tenant=request.tenant,
+            mask=request.allowed_tools,
+        )
+
+    def _gaps_of(self, request: ModelRequest, policy: Policy) -> Gaps:
+        if request.agent not in self._gaps:
+            self._gaps[request.agent] = Gaps(slow_from_s=_shortest_life_s(policy))
+        return self._gaps[request.agent]
+
+    def _leader(self, prepared: Prepared) -> Flight | None:
+        """Return the request to wait for, if that is cheaper than to pay for the prefix twice."""
+        policy = prepared.policy
+        if not self._options.wait_for_siblings or policy.readable not in _SOON_READABLE:
+            return None
+        n_read = prepared.plan.predicted.hit
+        found = self._memory.flights.leader(prepared.keys, n_read)
+        if found is None:
+            return None
+        flight, end = found
+        more = prepared.tokens(end) - prepared.tokens(n_read)
+        return flight if more >= (policy.minimum_tokens or _WORTH_A_WAIT) else None
+
+    def _is_overloaded(self, plan: CachePlan, policy: Policy, now: datetime) -> bool:
+        """Whether more requests have this very key than one machine takes."""
+        limit = None if policy.affinity is None else policy.affinity.requests_per_minute
+        if limit is None or plan.key_base is None or plan.cache_key != plan.key_base:
+            return False
+        return self._rates.per_minute(plan.key_base, now) > limit
+
+    def _started(self, prepared: Prepared) -> Ticket:
+        request = prepared.request
+        before = self._runs.pop(request.run_id, None)
+        if before is not None:
+            gap_s = (prepared.at - before.at).total_seconds()
+            self._gaps_of(request, prepared.policy).learn(gap_s)
+        if prepared.plan.key_base is not None:
+            self._rates.note(prepared.plan.key_base, prepared.at)
+        ticket = Ticket(self._memory, prepared, before, cap_usd=self._options.keep_alive_usd)
+        self._runs[request.run_id] = ticket
+        if len(self._runs) > _RUNS_KEPT:
+            self._runs.popitem(last=False)
+        return ticket
+
+
+_SOON_READABLE = (ReadableWhen.RESPONSE_BEGINS, ReadableWhen.RESPONSE_ENDS)
+"""Where a sibling's entry can be read when its answer begins, or soon after."""
+_WORTH_A_WAIT = 1_024
+"""Tokens that must be spared where no minimum is known."""
+
+
+def _keys(request: CacheRequest, policy: Policy) -> tuple[bytes, ...]:
+    prefixes = boundaries(request, scope=(), invalidations=policy.invalidations)
+    return tuple(prefix.key for prefix in prefixes)
+
+
+def _shortest_life_s(policy: Policy) -> float:
+    """Return how long an entry lives without use, if nothing is paid for a longer life."""
+    match policy:
+        case AnthropicPolicy() | OpenAiMarkPolicy():
+            return float(min(choice.ttl.seconds for choice in policy.ttls))
+        case OpenAiIntervalPolicy():
+            return float(policy.retentions[0].idle_s)
+        case GeminiPolicy() | DeepSeekPolicy():
+            return _HOUR_S
+        case CompatiblePolicy():
+            return float(policy.idle_s or _HOUR_S)
+        case _:
+            assert_never(policy)
+
+
+_HOUR_S = 3_600.0
+"""Where no lifetime is published."""
