@@ -36,6 +36,9 @@ _MAX_PAUSES = 20
 class AnthropicAdapter:
     """Anthropic's API for one model. Usable from several event loops and threads.
 
+    The API has no seed: `Settings.seed` is left out. It has no mask of tools either: the loop
+    refuses calls of masked tools.
+
     Args:
         model: the API's name, e.g. `claude-sonnet-5-5`.
         client: the SDK's client; None makes one that reads its key from the environment, when the
@@ -128,7 +131,7 @@ class AnthropicAdapter:
                 for translated in reader.end():
                     yield translated
                 return
-            data = body.continued(reader.resume())
+            data = body.continued(reader.resume(), reader.container)
         raise ModelError(f"{self.label} paused one answer {_MAX_PAUSES} times without ending it")
 
     async def touch(self, body: Body) -> ModelEvent | None:

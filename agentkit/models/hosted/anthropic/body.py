@@ -34,10 +34,11 @@ class AnthropicBody(Body):
     """Whether the thinking of the answer can be sent back. It cannot where it is bound to a prefix
     with volatile text, which no later request has."""
 
-    def continued(self, turn: tuple[bytes, ...]) -> bytes:
-        """Return the request with the blocks of a paused turn at its end."""
+    def continued(self, turn: tuple[bytes, ...], container: str | None) -> bytes:
+        """Return the request with the blocks of a paused turn at its end, in its sandbox."""
         messages = self.volatile + b"," + _message(Role.ASSISTANT, turn)
-        return _finished(self.prompt + messages, self.settings)
+        place: dict[str, Json] = {} if container is None else {"container": container}
+        return _finished(self.prompt + messages, {**self.settings, **place})
 
     def touching(self) -> bytes | None:
         """Return the same prefix and marks without an answer; None if the API refuses that.
@@ -155,6 +156,7 @@ def _given(
         ("service_tier", options.service_tier),
         ("inference_geo", options.inference_geo),
         ("context_management", options.context_management),
+        ("container", layout.container),
     ):
         if value is not None:
             yield name, value  # type: ignore[misc]

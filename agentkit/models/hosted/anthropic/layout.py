@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage, VendorItem
+from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage, VendorItem, printable
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.policy import BlockKind
@@ -37,7 +37,7 @@ from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.output import native_schema, schema_note
 from agentkit.models.hosted.anthropic.pieces import Piece, PieceCache
-from agentkit.models.hosted.anthropic.vendor import MESSAGE_ID, fields_of
+from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID, fields_of
 from agentkit.models.hosted.wire import Layout, WireBlock
 
 
@@ -49,6 +49,8 @@ class AnthropicLayout(Layout):
     """The schema that the API enforces, in the form it takes."""
     previous_message_id: str | None = None
     """The response that the cache diagnostics compare with."""
+    container: str | None = None
+    """The sandbox whose code waits for the results at the end."""
 
 
 def lay_out(
@@ -75,6 +77,7 @@ def lay_out(
     if not history.messages:
         raise RequestRefused(f"{dialect.label} needs a message to answer; append a UserMessage")
     n_stable = history.end
+    answers_code = history.answers_code
     n_volatile = history.add_volatile(_volatile(request, has_native=native is not None))
     return AnthropicLayout(
         blocks=(*tools, *system, *history.blocks),
@@ -94,7 +97,10 @@ def lay_out(
         ),
         n_volatile=n_volatile,
         output_schema=native,
-        previous_message_id=_message_id(segments, dialect) if options.diagnostics else None,
+        previous_message_id=(
+            _remembered(MESSAGE_ID, segments, dialect) if options.diagnostics else None
+        ),
+        container=(_remembered(CONTAINER, segments, dialect) if answers_code else None),
     )
 
 
@@ -116,6 +122,13 @@ class _History:
     def end(self) -> int:
         return self._first + len(self.blocks)
 
+    @property
+    def answers_code(self) -> bool:
+        """Whether the last message has results for code in the sandbox."""
+        return any(
+            block.kind is BlockKind.PROGRAMMATIC_TOOL_RESULT for block in self.messages[-1].blocks
+        )
+
     def add(self, index: int, segment: Segment) -> None:
         content = segment.content
         assert isinstance(content, UserMessage | AssistantMessage | ToolMessage)
@@ -131,8 +144,7 @@ class _History:
 
     def add_volatile(self, texts: list[str]) -> int:
         """Add texts for this request only; returns how many blocks they are."""
-        last = self.messages[-1].blocks[-1]
-        if last.kind is BlockKind.PROGRAMMATIC_TOOL_RESULT:
+        if self.answers_code:
             return 0  # the API takes no text behind the results of calls that code made
         self._append(Role.USER, tuple(map(text_piece, texts)), None)
         return len(texts)
@@ -185,7 +197,7 @@ def _volatile(request: ModelRequest, *, has_native: bool) -> list[str]:
     if request.output_schema is not None and not has_native:
         texts.append(schema_note(request.output_schema))
     if (request.context.volatile or "").strip():
-        texts.append(request.context.volatile or "")
+        texts.append(printable(request.context.volatile or ""))
     return texts
 
 
@@ -201,14 +213,14 @@ def _shared(
     return tuple(found)
 
 
-def _message_id(segments: tuple[Segment, ...], dialect: Dialect) -> str | None:
-    """The id of the last response, where its turn remembers it and this model gave it."""
+def _remembered(name: str, segments: tuple[Segment, ...], dialect: Dialect) -> str | None:
+    """What the last turn remembers of its response, where this model gave it."""
     for segment in reversed(segments):
         content = segment.content
         if isinstance(content, AssistantMessage):
             for block in reversed(content.blocks):
                 if isinstance(block, VendorItem) and block.source == dialect.label:
-                    found = fields_of(block).get(MESSAGE_ID)
+                    found = fields_of(block).get(name)
                     if isinstance(found, str):
                         return found
             return None

@@ -26,7 +26,7 @@ from agentkit.models.hosted.anthropic.diagnostics import cache_note
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.usage import UsageMeter
-from agentkit.models.hosted.anthropic.vendor import MESSAGE_ID, is_thinking
+from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID, is_thinking
 from agentkit.usage import Timing
 
 _FINISH: Mapping[str, FinishReason] = {
@@ -49,6 +49,8 @@ class AnswerReader:
         remembers_id: bool,
         clock: Callable[[], float],
     ) -> None:
+        self.container: str | None = None
+        """The sandbox that the answer uses."""
         self._dialect = dialect
         self._keeps_thinking = keeps_thinking
         self._remembers_id = remembers_id
@@ -128,9 +130,7 @@ class AnswerReader:
         yield UsageEvent(usage=self._meter.usage, cache_note=cache_note(message))
         identity = message.get("id")
         if self._remembers_id and isinstance(identity, str):
-            yield VendorItemEvent(
-                source=self._dialect.label, data=dumps_text({MESSAGE_ID: identity})
-            )
+            yield self._item({MESSAGE_ID: identity})
 
     def _delta(self, event: Mapping[str, object]) -> Iterator[ModelEvent]:
         delta = _object(event.get("delta"))
@@ -141,6 +141,10 @@ class AnswerReader:
             timing=Timing(ttft_s=self._ttft_s),
             cache_note=cache_note(event) or cache_note(delta),
         )
+        found = _object(delta.get("container")).get("id")
+        if isinstance(found, str):
+            self.container = found
+            yield self._item({CONTAINER: found})
         if self._stop_reason == "refusal":
             raise RequestRefused(_refusal(self._dialect.label, delta.get("stop_details")))
 
@@ -165,6 +169,9 @@ class AnswerReader:
         if reader is None:
             raise ModelError(f"{self._dialect.label} sent {event!r} for a block that never began")
         return reader
+
+    def _item(self, fields: Mapping[str, object]) -> VendorItemEvent:
+        return VendorItemEvent(source=self._dialect.label, data=dumps_text(fields))
 
     def _saw_token(self) -> None:
         if self._ttft_s is None:

@@ -1,8 +1,8 @@
 """The API's own items of a turn, as they are kept in the history and sent back.
 
 An item with a `type` is a whole content block. One without adds its fields to the block before it
-(`caller` of a tool call, `citations` of a text), separates two texts (`{}`), or names the response
-(`message_id`).
+(`caller` of a tool call, `citations` of a text), separates two texts (`{}`), or says something of
+the response that a later request must name (`message_id`, `container`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from agentkit.models.hosted.anthropic.pieces import dumps
 
 ADDED_FIELDS = ("caller", "citations")
 MESSAGE_ID = "message_id"
+CONTAINER = "container"
 SEPARATOR = "{}"
 
 

@@ -13,7 +13,17 @@ import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 
-from agentkit.blocks import Image, ToolMessage, ToolResult, UserMessage
+from agentkit.blocks import (
+    AssistantMessage,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+    VendorItem,
+)
 from agentkit.caching.plan.draft import Draft
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.plan.planner import plan
@@ -28,7 +38,7 @@ from agentkit.fake import Call as FakeCall
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from agentkit.models.hosted.anthropic.layout import AnthropicLayout
-from tests.agentkit.models.hosted.anthropic.support import MODEL, ask, front, marks_on_wire
+from tests.agentkit.models.hosted.anthropic.support import LABEL, MODEL, ask, front, marks_on_wire
 
 LONG = "The paper says many things. " * 200
 
@@ -167,6 +177,37 @@ async def test_a_side_call_of_the_run_reads_and_does_not_write() -> None:
     summed = await run.turn(ask(side, reuse=Reuse(again=False, front_again=False)))
     assert summed.usage.cache_read_tokens
     assert summed.usage.cache_write_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "case"),
+    [
+        ((Text(LONG), Thinking("Hm.", "sig", LABEL)), "ends in thinking"),
+        ((Text(LONG), VendorItem(source=LABEL, data='{"type":"redacted_thinking"}')), "redacted"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_turn_that_ends_in_thinking_is_marked_before_it(last: Any, case: str) -> None:
+    """C31: the planner walks back to a block that takes the mark, and the API takes the request."""
+    run = Run(MODEL, works_for(0))
+    context = front().append(UserMessage.of(LONG), AssistantMessage(last))
+    request = ask(context.with_volatile("Go on."))
+    await run.turn(request)
+    assert isinstance(run.fake.served[0], Served)
+    assert max(marks_on_wire(run.fake.requests[0])) == 6, case
+
+
+async def test_calls_of_code_and_their_results_are_not_marked() -> None:
+    """C32: a history that ends in them is marked before them, and the API takes the request."""
+    run = Run(MODEL, works_for(0))
+    caller = '{"caller":{"type":"code_execution_20260120","tool_id":"srvtoolu_1"}}'
+    call = ToolCall(id="c1", name="search", arguments="{}")
+    turn = AssistantMessage((Text(LONG), call, VendorItem(source=LABEL, data=caller)))
+    found = ToolMessage((ToolResult(call_id="c1", name="search", content=LONG),))
+    await run.turn(ask(front().append(UserMessage.of(LONG), turn, found)))
+    assert isinstance(run.fake.served[0], Served)
+    marks = marks_on_wire(run.fake.requests[0])
+    assert max(marks) == 6, "the text before the call"
 
 
 async def test_a_touch_keeps_the_prefix_alive() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,8 +13,16 @@ import httpx2
 import pytest
 import respx
 
-from agentkit.blocks import AssistantMessage, Text, Thinking, ToolCall, VendorItem
-from agentkit.errors import ModelError, RequestRefused
+from agentkit.blocks import (
+    AssistantMessage,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    VendorItem,
+)
+from agentkit.errors import MissingExtra, ModelError, RequestRefused
 from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from agentkit.models.hosted.wire import Adapter, Body
@@ -249,6 +258,7 @@ async def test_a_paused_turn_is_continued_and_is_one_turn(
     query = {"type": "input_json_delta", "partial_json": '{"query": "x"}'}
     paused = answer(text_block(0, "First."), block(1, search, query), stop_reason="pause_turn")
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    paused[-2]["delta"]["container"] = {"id": "container_1", "expires_at": "2026-12-01T00:00:00Z"}
     rest = answer(block(0, found), text_block(1, "Done."))
     route = replies(httpx2_mock, streamed(paused), streamed(rest))
     adapter = make_adapter()
@@ -260,6 +270,8 @@ async def test_a_paused_turn_is_continued_and_is_one_turn(
     added = on_wire(second)[len(on_wire(first)) :]
     assert [role for role, _ in added] == ["assistant", "assistant"]
     assert added[1][1].endswith('"input":{"query": "x"}}')
+    assert "container" not in json.loads(first)
+    assert json.loads(second)["container"] == "container_1"
     assert turn.message.text == "First.Done."
     assert (turn.usage.input_tokens, turn.usage.output_tokens) == (2060, 14)
 
@@ -485,6 +497,39 @@ async def test_a_touch_that_the_api_refuses_is_not_sent(
         route = replies(router, httpx.Response(200, json={}))
         assert await adapter.touch(body) is None
         assert not route.called
+
+
+async def test_results_for_code_go_to_its_own_sandbox(
+    make_adapter: Make, httpx2_mock: respx.Router
+) -> None:
+    caller = {"type": "code_execution_20260120", "tool_id": "srvtoolu_1"}
+    events = answer(
+        call_block(0, "c1", "search", "{}", caller=caller),
+        call_block(1, "c2", "read", "{}", caller={"type": "direct"}),
+        stop_reason="tool_use",
+    )
+    events[-2]["delta"]["container"] = {"id": "container_1"}
+    route = replies(httpx2_mock, streamed(events), streamed(answer(text_block(0, "ok"))))
+    adapter = make_adapter()
+    turn = fold(await collect(adapter, ask(question())))
+    results = tuple(
+        ToolResult(call_id=call.id, name=call.name, content="ok") for call in turn.message.calls
+    )
+    context = question().append(turn.message, ToolMessage(results))
+    after = fold(await collect(adapter, ask(context))).message
+    body = json.loads(route.calls.last.request.content)
+    assert body["container"] == "container_1"
+    calls = body["messages"][1]["content"]
+    assert [call.get("caller") for call in calls] == [caller, None]
+    later = ask(context.append(after).append(question("And?").messages[0]))
+    layout = adapter.layout(later)
+    assert "container" not in json.loads(adapter.body(layout, plan(), later).data)
+
+
+async def test_without_the_sdk_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anthropic", None)
+    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[anthropic\]"'):
+        await collect(AnthropicAdapter("claude-sonnet-5-5"), ask(question()))
 
 
 async def test_bodies_of_others_are_refused(make_adapter: Make) -> None:
