@@ -15,10 +15,11 @@ from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.gemini.body import GeminiBody, finish
-from agentkit.models.hosted.gemini.cached_content import CachedContents, Front
+from agentkit.models.hosted.gemini.cached_content import CachedContents
 from agentkit.models.hosted.gemini.decode import Reader
 from agentkit.models.hosted.gemini.encoded import Encoded
 from agentkit.models.hosted.gemini.errors import ObjectGone
+from agentkit.models.hosted.gemini.front import Front
 from agentkit.models.hosted.gemini.layout import lay_out
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.transport import Transport

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.request import Role
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.gemini.cached_content import Front, FrontKey
+from agentkit.models.hosted.gemini.front import Front, FrontKey
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.steering import steering, tool_config
 from agentkit.models.hosted.wire import Body, Layout

@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from agentkit.caching.ledger import Charge
 from agentkit.caching.policy import Rates
 from agentkit.caching.times import Time
 from agentkit.errors import ModelError, RequestRefused
+from agentkit.models.hosted.gemini.front import Front, FrontKey, ObjectApi
 from agentkit.models.hosted.gemini.storage import Charges, ObjectLife, StorageUse, totals, use_of
 
 _LOGGER = logging.getLogger("agentkit.models.gemini")
@@ -31,53 +31,6 @@ _FAILED_S = 15.0
 _REFUSED_S = 600.0
 """The same after one that was refused, for example because the front is too short."""
 _LONGEST_WAIT_S = 6 * 3_600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontKey:
-    """What an object is found by. Tenants never share one."""
-
-    model: str
-    digest: str
-    tenant: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
-    """What an object is to hold."""
-
-    key: FrontKey
-    data: bytes = field(repr=False)
-    """JSON object with `tools`, `systemInstruction` and `contents`; only those that there are."""
-    n_contents: int
-    n_tokens: int
-    """Of the front alone, estimated."""
-    ttl_s: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Created:
-    """The API's answer to a create."""
-
-    name: str
-    n_tokens: int | None = None
-    """None: the API did not say."""
-
-
-class ObjectApi(Protocol):
-    """The calls that objects need. All raise `ModelError` or `RequestRefused`."""
-
-    async def create(self, front: Front) -> Created:
-        """Make an object."""
-        ...
-
-    async def renew(self, name: str, ttl_s: int) -> None:
-        """Let an object live for `ttl_s` from now."""
-        ...
-
-    async def delete(self, name: str) -> None:
-        """End an object."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.caching.policy import Platform
 from agentkit.errors import ConfigurationError, MissingExtra
-from agentkit.models.hosted.gemini.cached_content import Created, Front
 from agentkit.models.hosted.gemini.errors import sdk_error
+from agentkit.models.hosted.gemini.front import Created, Front
 from agentkit.models.hosted.gemini.options import GeminiOptions
 
 if TYPE_CHECKING:

@@ -24,12 +24,8 @@ from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import UsageEvent, fold
 from agentkit.models.hosted.gemini import GeminiAdapter
 from agentkit.models.hosted.gemini.body import GeminiBody
-from agentkit.models.hosted.gemini.cached_content import (
-    CachedContents,
-    Created,
-    Front,
-    FrontKey,
-)
+from agentkit.models.hosted.gemini.cached_content import CachedContents
+from agentkit.models.hosted.gemini.front import Created, Front, FrontKey
 from agentkit.usage import Usage
 from tests.agentkit.models.hosted.gemini.talk import (
     FRONT,
