@@ -90,8 +90,13 @@ class UsageEvent:
     timing: Timing = field(default_factory=Timing)
     cache_note: str | None = None
     """What the vendor's own diagnostics say about a cache miss."""
+    first: Usage | None = None
+    """Where a provider made several requests of this one: the first, that was planned for.
+
+    `usage` is then the sum over all that the model itself was asked; None: there was just one.
+    """
     parts: tuple[ModelUsage, ...] = ()
-    """What other models did within the request (advisors, fallbacks); not part of `usage`."""
+    """All others beside `first`, also of other models (advisors, fallbacks), to be billed."""
     kind: Literal["usage"] = field(default="usage", init=False)
 
 

@@ -17,7 +17,7 @@ from agentkit.usage import Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What one model did within a request."""
+    """What a model did within a request, beside what the plan was made for."""
 
     model: str
     kind: str
@@ -27,46 +27,49 @@ class ModelUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationUsage:
-    """The iterations of one request, added up."""
+    """The iterations of one request, added up and apart."""
 
     own: Usage
-    """All iterations of the model that was asked, compactions too: its bill."""
-    others: tuple[ModelUsage, ...]
-    """Iterations of other models, by model and type, each to be billed at its own price."""
-    context_tokens: int | None
-    """Input and output of the last message iteration: how long the context is now.
+    """The sum over all iterations of the model that was asked, compactions too."""
+    first: Usage
+    """The first of these: what the plan was made for, and is judged by.
 
-    The sums above are longer wherever a server-side tool loop sent the same context again.
+    A server-side tool loop sends the context again and again; the sum says nothing about the cache.
     """
+    rest: tuple[ModelUsage, ...]
+    """All other iterations one by one, those of other models too: prices go by model and length."""
+    context_tokens: int | None
+    """Input and output of the last message iteration: how long the context is now."""
 
 
 def usage_of_iterations(iterations: Sequence[Mapping[str, Json]], *, model: str) -> IterationUsage:
     """Add up the iterations of a request to `model`. The top-level fields leave compactions out.
 
+    The bill is that of `first` and of all of `rest`: give these to the judge.
+
     Raises:
-        ValueError: there are no iterations, or a count is negative or no integer.
+        ValueError: no iteration is the model's own, or a count is negative or no integer.
     """
-    if not iterations:
-        raise ValueError("there are no iterations; use the top-level fields of the usage")
-    own: list[Usage] = []
-    others: dict[tuple[str, str], list[Usage]] = {}
-    context: int | None = None
-    for iteration in iterations:
-        usage = _usage(iteration)
-        kind, name = str(iteration.get("type")), iteration.get("model") or model
-        if plain_name(str(name)) == plain_name(model):
-            own.append(usage)
-        else:
-            others.setdefault((str(name), kind), []).append(usage)
-        if kind in ("message", "fallback_message"):
-            context = _plus(usage.input_tokens, usage.output_tokens)
+    parts = [_part(iteration, model) for iteration in iterations]
+    own = [part for part in parts if plain_name(part.model) == plain_name(model)]
+    if not own:
+        raise ValueError(
+            f"there is no iteration of {model!r}; use the top-level fields of the usage"
+        )
+    messages = [part.usage for part in parts if part.kind in ("message", "fallback_message")]
     return IterationUsage(
-        own=Usage.total(own),
-        others=tuple(
-            ModelUsage(model=name, kind=kind, usage=Usage.total(usages))
-            for (name, kind), usages in others.items()
-        ),
-        context_tokens=context,
+        own=Usage.total(part.usage for part in own),
+        first=own[0].usage,
+        rest=tuple(part for part in parts if part is not own[0]),
+        context_tokens=_length(messages[-1]) if messages else None,
+    )
+
+
+def _part(iteration: Mapping[str, Json], model: str) -> ModelUsage:
+    return ModelUsage(
+        model=str(iteration.get("model") or model),
+        kind=str(iteration.get("type")),
+        usage=_usage(iteration),
     )
 
 
@@ -104,5 +107,7 @@ def _count(values: Mapping[str, Json], name: str) -> int | None:
     return value
 
 
-def _plus(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
+def _length(usage: Usage) -> int | None:
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return usage.input_tokens + usage.output_tokens

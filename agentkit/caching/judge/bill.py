@@ -66,7 +66,7 @@ class Bill:
 def parts_bill(
     parts: Sequence[ModelUsage], policy: Policy, book: PriceBook, at: datetime, terms: Terms
 ) -> Bill | None:
-    """Return the bill of what other models did within the request, each at its own price.
+    """Return the bill of what else was done within the request, each part at its own price.
 
     Nothing is planned for these: what was paid is what was planned.
     """

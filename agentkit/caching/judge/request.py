@@ -60,7 +60,7 @@ def judge(
     Args:
         plan: What was planned for it.
         policy: The rules of the day.
-        usage: The provider's counts, inclusive. Without `parts`.
+        usage: The provider's counts of what was planned, inclusive. Without `parts`.
         at: When it was sent, with a time zone: prices depend on it.
         now: What was sent.
         before: What it should extend: the request before of the same run, as `remembered` has it.
@@ -74,7 +74,7 @@ def judge(
         expected_read: What the plan meant to be read, by the provider's own count, if known.
         prices: Where prices come from.
         model: The name on the wire; None: the policy's.
-        parts: What other models did within the request, see `usage_of_iterations`.
+        parts: What else the provider did within the request, see `usage_of_iterations`.
         keeps_alive: Whether it was sent only to keep entries alive. Without a cache nobody would
             have sent it, so its uncached cost is 0, and what it cost is what was planned.
     """

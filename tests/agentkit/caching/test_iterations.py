@@ -43,31 +43,39 @@ def test_exclusive_counts_become_one_inclusive_total() -> None:
 
 
 def test_compactions_are_part_of_the_bill_although_the_top_level_leaves_them_out() -> None:
-    found = usage_of_iterations(
-        [iteration("message", n=2), iteration("compaction"), iteration("message")], model=MODEL
-    )
+    found = usage_of_iterations([iteration("compaction", n=2), iteration("message")], model=MODEL)
 
-    assert found.own.input_tokens == 4 * 240
-    assert found.others == ()
+    assert found.own.input_tokens == 3 * 240
+    assert found.first.input_tokens == 2 * 240
+    assert [(part.kind, part.usage.input_tokens) for part in found.rest] == [("message", 240)]
 
 
-def test_other_models_are_kept_apart_by_model_and_type() -> None:
+def test_a_loop_of_tools_on_the_server_is_judged_by_its_first_round() -> None:
+    found = usage_of_iterations([iteration("message", n=n) for n in (1, 2, 3)], model=MODEL)
+
+    assert found.own.cache_read_tokens == 6 * 200
+    assert found.first.cache_read_tokens == 200
+    assert [part.usage.cache_read_tokens for part in found.rest] == [400, 600]
+
+
+def test_other_models_are_no_part_of_the_models_own_sum() -> None:
     found = usage_of_iterations(
         [
-            iteration("message", model=MODEL),
             iteration("advisor_message", model="claude-opus-5-5"),
+            iteration("message", model=MODEL),
             iteration("advisor_message", model="claude-opus-5-5", n=2),
             iteration("fallback_message", model="claude-haiku-5-5"),
         ],
         model=MODEL,
     )
 
-    assert found.own.output_tokens == 4
-    assert [(part.model, part.kind, part.usage.output_tokens) for part in found.others] == [
-        ("claude-opus-5-5", "advisor_message", 12),
+    assert found.own.output_tokens == found.first.output_tokens == 4
+    assert [(part.model, part.kind, part.usage.output_tokens) for part in found.rest] == [
+        ("claude-opus-5-5", "advisor_message", 4),
+        ("claude-opus-5-5", "advisor_message", 8),
         ("claude-haiku-5-5", "fallback_message", 4),
     ]
-    assert isinstance(found.others[0], ModelUsage)
+    assert isinstance(found.rest[0], ModelUsage)
 
 
 def test_a_dated_name_of_the_same_model_is_the_same_model() -> None:
@@ -75,7 +83,7 @@ def test_a_dated_name_of_the_same_model_is_the_same_model() -> None:
         [iteration("message", model="claude-sonnet-5-5-20260928")], model=MODEL
     )
 
-    assert found.others == ()
+    assert (found.own, found.rest) == (found.first, ())
 
 
 def test_the_length_of_the_context_is_that_of_the_last_message_and_no_sum() -> None:
@@ -107,6 +115,8 @@ def test_writes_without_their_lifetimes_leave_these_unknown() -> None:
 def test_no_iterations_and_no_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="top-level"):
         usage_of_iterations([], model=MODEL)
+    with pytest.raises(ValueError, match="top-level"):
+        usage_of_iterations([iteration("message", model="claude-haiku-5-5")], model=MODEL)
     with pytest.raises(ValueError, match="output_tokens"):
         usage_of_iterations([{**iteration("message"), "output_tokens": "4"}], model=MODEL)
 

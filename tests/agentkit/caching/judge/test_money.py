@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.caching.iterations import ModelUsage
+from agentkit.blocks import Json
+from agentkit.caching.iterations import ModelUsage, usage_of_iterations
 from agentkit.caching.judge import judge
 from agentkit.caching.judge.split import NoSplit, scaled, split_of
 from agentkit.caching.plan.plan import CachePlan
@@ -232,6 +233,25 @@ def test_keeping_entries_alive_is_money_that_nobody_spends_without_a_cache() -> 
     assert found.cost is not None
     assert found.cost.total == found.planned_cost == D("0.0008")
     assert found.uncached_cost == 0
+
+
+def test_each_iteration_pays_for_its_own_length() -> None:
+    """Two rounds of 60,000 tokens are no prompt of 120,000, which would cost five times as much."""
+    policy = policy_for("anthropic", "claude-haiku-5-5", NOON.date())
+    round_: dict[str, Json] = {
+        "type": "message",
+        "input_tokens": 60_000,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": 0,
+    }
+    found = usage_of_iterations([round_, round_], model="claude-haiku-5-5")
+
+    bill = verdict(found.first, policy=policy, parts=found.rest, plan=plan(0, 0, 60_000))
+
+    assert found.own.input_tokens == 120_000
+    assert bill.cost is not None
+    assert bill.cost.total == bill.uncached_cost == D("0.012")
 
 
 def test_an_unknown_part_leaves_the_whole_unknown() -> None:
