@@ -3,8 +3,9 @@
 adapter.py   read first: ChatAdapter lays out, fills in and sends
 profiles.py  one row of data for each server: names of fields, what it takes, where usage is
 options.py   what an app sets for all requests; rules.py: what the cache policy adds
-layout.py    a request in cache order; encode.py: segments -> pieces; pieces.py: bytes and cuts
-             attachments.py, ids.py: images and files, ids of calls
+layout.py    a request in cache order
+encode.py    segments -> pieces (pieces.py: bytes and cuts; store.py keeps them); its parts are
+             system.py, content.py, attachments.py, ids.py
 body.py      a layout and a plan -> final bytes
 stream.py    chunks -> events; calls.py, details.py, usage.py: their parts
 learning.py  what a server refuses or does not tell; hosts.py: holding the host behind a gateway

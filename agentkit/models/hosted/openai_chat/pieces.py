@@ -70,11 +70,11 @@ class Writer:
     pieces: list[Piece] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
-    def message(self, opening: bytes, fields: Iterable[Field], *, role: Role) -> None:
-        """Add a message: its opening, at least one field with parts, and a closing brace."""
+    def message(self, begun_with: bytes, fields: Iterable[Field], *, role: Role) -> None:
+        """Add a message: its beginning, at least one field with parts, and a closing brace."""
         begun = len(self.pieces)
         pending: tuple[bytes, Part, bytes] | None = None
-        lead = opening
+        lead = begun_with
         for each in fields:
             for place, part in enumerate(each.parts):
                 if pending is not None:
@@ -134,6 +134,11 @@ def joined(pieces: Iterable[Piece], marks: dict[int, bytes], start: int = 0) -> 
         else:
             out += (each.data[: each.mark_at], b",", mark, each.data[each.mark_at :])
     return b"".join(out)
+
+
+def opening(role: str) -> bytes:
+    """Return how a message begins."""
+    return b'{"role":"%b",' % role.encode()
 
 
 def text_json(text: str) -> bytes:

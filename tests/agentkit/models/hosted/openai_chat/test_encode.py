@@ -18,6 +18,7 @@ from agentkit.blocks import (
     UserMessage,
     VendorItem,
 )
+from agentkit.caching.request import Block
 from agentkit.context import Context
 from agentkit.errors import RequestRefused
 from agentkit.models.hosted.openai_chat import (
@@ -31,7 +32,8 @@ from agentkit.models.hosted.openai_chat import (
     VLLM,
     Profile,
 )
-from agentkit.models.hosted.openai_chat.encode import Encoder
+from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece
+from agentkit.models.hosted.openai_chat.store import PieceStore
 from agentkit.toolset import Toolset
 from tests.agentkit.models.hosted.openai_chat.talk import (
     ARGUMENTS,
@@ -366,25 +368,32 @@ def test_segments_are_encoded_once() -> None:
     api = adapter()
     first, second, third = turns()
     api.layout(first)
-    before = api._encoder.n_encoded
+    before = api._encoder._store.n_encoded
 
     api.layout(second)
     api.layout(third)
     api.layout(third)
 
     assert before == 6  # the tools, four system texts, the question
-    assert api._encoder.n_encoded == 10  # calls, results, answer, follow-up
+    assert api._encoder._store.n_encoded == 10  # calls, results, answer, follow-up
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit.models.hosted.openai_chat.encode._CACHE_BYTES", 1_000)
-    encoder = Encoder(OPENAI, "openai:x", takes_marks=True)
-    segments = Context(*(UserMessage.of(f"{n:0200}") for n in range(20))).segments
+def test_what_is_kept_is_bounded_and_used_last() -> None:
+    store = PieceStore(max_bytes=10)
 
-    for index, segment in enumerate(segments):
-        message = segment.content
-        assert isinstance(message, UserMessage)
-        encoder.history(segment, message, index)
+    def get(name: str, size: int = 4) -> Encoded:
+        data = Piece(block=Block(digest=b"", n_tokens=1), data=b"x" * size, segment=None)
+        return store.get((name,), lambda: Encoded(pieces=(data,), messages=()))
 
-    assert encoder._n_bytes <= 1_000
-    assert encoder._n_bytes == sum(each.n_bytes for each in encoder._known.values())
+    first = get("a")
+    get("b")
+    assert get("a") is first
+    get("c")  # b was used least recently
+
+    assert store.n_bytes == 8
+    assert get("a") is first
+    assert store.n_encoded == 3
+    get("b")
+    assert store.n_encoded == 4
+    get("large", 100)
+    assert store.n_bytes == 100
