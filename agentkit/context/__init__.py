@@ -5,7 +5,8 @@ segment.py   one frozen piece of context with its canonical bytes and digest
 context.py   Context: an append-only chain of segments; fork shares them without a copy
 canonical.py the one byte form of JSON, and tagged digests
 version.py   a changed front: append what changed, or begin a new epoch, by price
-compact.py   a summary from the cache, and the epoch that begins with it (sizes.py, turns.py)
+compact.py   a summary from the cache, and the epoch that begins with it; with
+             compaction_rule.py, sizes.py, turns.py
 provider_edits.py  when a provider's own clearing of tool results is better; prices.py: what counts
 lint.py      finds volatile text (clocks, ids, temp paths) in the stable tiers
 This package knows neither tools nor models; the toolset hands in finished bytes, and prices are
