@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -77,7 +77,7 @@ class Forecast:
 
 def forecasts(
     planned: Planned,
-    adapters: Sequence[AnyAdapter],
+    adapters: Mapping[str, AnyAdapter],
     sizes: Sizes,
     *,
     now: datetime | None = None,
@@ -85,16 +85,18 @@ def forecasts(
     """Return a forecast for each adapter. What a provider can never take is an error of its own."""
     run = script(planned.team.root, sizes)
     found = []
-    for adapter in adapters:
+    for label, adapter in adapters.items():
+        forecaster = _Forecaster(label, adapter, run, sizes, now or datetime.now(UTC))
         try:
-            found.append(_Forecaster(adapter, run, sizes, now or datetime.now(UTC)).forecast())
+            found.append(forecaster.forecast())
         except (ConfigurationError, ModelError, MissingExtra) as error:
-            found.append(Forecast(label=adapter.label, policy=None, error=str(error)))
+            found.append(Forecast(label=label, policy=None, error=str(error)))
     return found
 
 
 @dataclass(slots=True)
 class _Forecaster:
+    label: str
     adapter: AnyAdapter
     run: Script
     sizes: Sizes
@@ -124,9 +126,7 @@ class _Forecaster:
                 plan.applied(draft.request), output_tokens=self.sizes.reply_tokens, output=output
             )
             if isinstance(served, Refused):
-                raise ConfigurationError(
-                    f"{self.adapter.label} refuses turn {index + 1}: {served.message}"
-                )
+                raise ConfigurationError(f"{self.label} refuses turn {index + 1}: {served.message}")
             plans.append(plan)
             turns.append(self._turn(index, layout, plan, request, policy, clock()))
             if index in (0, len(layouts) - 1):
@@ -134,7 +134,7 @@ class _Forecaster:
             notes |= dict.fromkeys(_front_note(draft, plan, policy, clock()))
             clock.advance(self.sizes.gap_s)
         return Forecast(
-            label=self.adapter.label,
+            label=self.label,
             policy=policy,
             segments=_segments(layouts[0], self.run.requests[0], plans[0], policy),
             turns=tuple(turns),

@@ -32,8 +32,8 @@ _MODELS = {
 _FIRST = ("anthropic", "openai", "deepseek", "gemini")
 
 
-def adapters_for(names: Sequence[str], agent: Agent[Any, Any]) -> list[AnyAdapter]:
-    """Return an adapter for each name: `provider` or `provider:model`.
+def adapters_for(names: Sequence[str], agent: Agent[Any, Any]) -> dict[str, AnyAdapter]:
+    """Return an adapter for each name: `provider` or `provider:model`, by `provider:model`.
 
     Without names: the agent's own model, if a provider serves it, and the large providers.
 
@@ -48,15 +48,19 @@ def adapters_for(names: Sequence[str], agent: Agent[Any, Any]) -> list[AnyAdapte
         wanted += [name for name in _FIRST if name != own.partition(":")[0]]
     if "all" in wanted:
         wanted = list(_MODELS)
-    return [_adapter(name) for name in dict.fromkeys(wanted)]
+    pairs = dict.fromkeys(map(_provider_and_model, wanted))
+    return {f"{provider}:{model}": _adapter(provider, model) for provider, model in pairs}
 
 
-def _adapter(name: str) -> AnyAdapter:
+def _provider_and_model(name: str) -> tuple[str, str]:
     provider, _, model = name.partition(":")
     if provider not in _MODELS:
         known = ", ".join(_MODELS)
         raise ConfigurationError(f"no provider {provider!r}; there are: all, {known}")
-    model = model or _MODELS[provider]
+    return provider, model or _MODELS[provider]
+
+
+def _adapter(provider: str, model: str) -> AnyAdapter:
     match provider:
         case Provider.ANTHROPIC.value:
             from agentkit.models.hosted.anthropic import AnthropicAdapter

@@ -1,0 +1,231 @@
+"""`agentkit plan`: from a module's name to the cost of ten turns, without a network."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from collections.abc import Callable
+from decimal import Decimal
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agentkit.cli import app
+
+AGENT = '''
+import sys
+from agentkit import Agent, McpServer, tool
+from agentkit.context import Document
+
+
+class Desk(Agent):
+    """You answer currency questions."""
+
+    rules = "Be brief and right. " * 300
+    knowledge = [Document(uri="b", text="rates " * 500), Document(uri="a", text="fees " * 500)]
+
+    @tool
+    def convert(self, usd: float, currency: str) -> str:
+        """Convert dollars."""
+        return ""
+
+    def volatile(self, turn):
+        return "It is noon."
+
+
+class Served(Desk):
+    tools = (McpServer(alias="files", command=[sys.executable, "-m", "agentkit_tools.files", "."]),)
+
+
+class Hooked(Desk):
+    def volatile(self, turn):
+        return self.deps.now()
+
+
+class Needy(Desk):
+    def __init__(self, key):
+        super().__init__()
+
+
+class Small(Agent):
+    """You are small."""
+
+
+desk = Desk(name="front-desk")
+
+
+def make() -> Desk:
+    return Desk(name="made")
+
+
+number = 3
+'''
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Runs the command in a folder with the agents of above, where no socket can be opened."""
+    (tmp_path / "plan_app.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "plan_app", raising=False)
+
+    def no_network(*_: object) -> None:
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    return lambda *arguments: CliRunner().invoke(app, ["plan", *arguments])
+
+
+def forecast(result: Result, model: str) -> dict[str, Any]:
+    assert result.exit_code == 0, result.output
+    (found,) = (each for each in json.loads(result.stdout)["providers"] if each["model"] == model)
+    assert found["error"] is None
+    return dict(found)
+
+
+def test_it_shows_segments_marks_and_the_first_and_tenth_turn_of_each_provider(
+    plan: Callable[..., Result],
+) -> None:
+    result = plan("plan_app:Desk")
+    assert result.exit_code == 0, result.output
+    for label in ("anthropic:claude-sonnet-5-5", "openai:gpt-6-sol", "deepseek:", "gemini:"):
+        assert f"\n{label}" in result.stdout
+    for word in ("system/rules", "knowledge[1]", "volatile", "5m", "30m", "all 10"):
+        assert word in result.stdout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert sum(line[:1] == ["1"] for line in lines) == 4
+    assert sum(line[:1] == ["10"] for line in lines) == 4
+
+
+def test_each_later_turn_reads_what_the_turns_before_have_written(
+    plan: Callable[..., Result],
+) -> None:
+    result = plan("plan_app:Desk", "--json", "--provider", "anthropic")
+    turns = forecast(result, "anthropic:claude-sonnet-5-5")["turns"]
+    assert [turn["turn"] for turn in turns] == list(range(1, 11))
+    assert turns[0]["read"] == 0
+    for before, turn in pairwise(turns):
+        assert turn["read"] == before["read"] + sum(before["written"].values())
+        assert turn["input"] == turn["read"] + sum(turn["written"].values()) + turn["uncached"]
+    assert Decimal(turns[9]["cost"]) < Decimal(turns[9]["uncached_cost"]) / 3
+
+
+def test_costs_are_those_of_the_price_list(plan: Callable[..., Result]) -> None:
+    """Opus 5.5: 4 USD a million tokens in, 5.00 written for 5 minutes, 0.20 read, 20 out."""
+    result = plan("plan_app:Desk", "--json", "--provider", "anthropic:claude-opus-5-5")
+    turn = forecast(result, "anthropic:claude-opus-5-5")["turns"][9]
+    cost = turn["read"] * Decimal("0.2") + turn["written"]["5m"] * 5 + turn["uncached"] * 4
+    assert Decimal(turn["cost"]) == (cost + turn["output"] * 20) / 1_000_000
+    assert Decimal(turn["uncached_cost"]) == (turn["input"] * 4 + 150 * 20) / Decimal(1_000_000)
+
+
+def test_segments_are_in_the_provider_s_order_with_the_marks_on_them(
+    plan: Callable[..., Result],
+) -> None:
+    result = plan("plan_app:Desk", "--json", "--provider", "anthropic")
+    found = forecast(result, "anthropic:claude-sonnet-5-5")
+    names = [row["segment"] for row in found["segments"]]
+    assert names == [
+        "tools",
+        "system/rules",
+        "system/role",
+        "knowledge[0]",
+        "knowledge[1]",
+        "history[0]",
+        "volatile",
+    ]
+    assert found["segments"][-1]["marks"] == []
+    assert [row["segment"] for row in found["segments"] if row["marks"]][-1] == "history[0]"
+    total = sum(row["tokens"] for row in found["segments"])
+    assert total == found["turns"][0]["input"]
+
+
+def test_sizes_and_gaps_change_the_run(plan: Callable[..., Result]) -> None:
+    arguments = ("plan_app:Desk", "--json", "--provider", "openai", "--turns", "3")
+    short = forecast(plan(*arguments, "--result-tokens", "10"), "openai:gpt-6-sol")["turns"]
+    long = forecast(plan(*arguments, "--result-tokens", "9000"), "openai:gpt-6-sol")["turns"]
+    assert len(short) == len(long) == 3
+    assert long[2]["input"] - short[2]["input"] == 2 * (9_000 - 10)
+    late = forecast(plan(*arguments, "--gap", "50000"), "openai:gpt-6-sol")["turns"]
+    assert [turn["read"] for turn in late] == [0, 0, 0]
+
+
+def test_all_providers_can_be_asked_for(plan: Callable[..., Result]) -> None:
+    result = plan("plan_app:Desk", "--json", "--provider", "all", "--turns", "2")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["providers"]
+    assert len(found) == 14
+    assert [each["error"] for each in found] == [None] * 14
+
+
+def test_an_unknown_price_is_unknown_and_not_zero(plan: Callable[..., Result]) -> None:
+    result = plan("plan_app:Desk", "--json", "--provider", "vllm:my-own-model")
+    found = forecast(result, "vllm:my-own-model")
+    assert (found["cost"], found["turns"][0]["cost"]) == (None, None)
+    assert "unknown price" in plan("plan_app:Desk", "--provider", "vllm:my-own-model").stdout
+
+
+def test_a_prompt_that_is_too_short_says_so(plan: Callable[..., Result]) -> None:
+    result = plan("plan_app:Small", "--provider", "openai", "--turns", "1")
+    assert "caches from 1024 on" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "agent"), [("Desk", "desk"), ("desk", "front-desk"), ("make", "made")]
+)
+def test_a_class_an_instance_and_a_function_are_agents(
+    plan: Callable[..., Result], name: str, agent: str
+) -> None:
+    result = plan(f"plan_app:{name}", "--json", "--provider", "anthropic", "--turns", "1")
+    assert json.loads(result.stdout)["agent"] == agent
+
+
+def test_servers_that_are_not_connected_are_named(plan: Callable[..., Result]) -> None:
+    arguments = ("plan_app:Served", "--json", "--provider", "anthropic", "--turns", "1")
+    without = json.loads(plan(*arguments).stdout)
+    assert without["missing_mcp_servers"] == ["files"]
+    assert "--connect" in without["notes"][0]
+    connected = json.loads(plan(*arguments, "--connect").stdout)
+    assert connected["missing_mcp_servers"] == []
+    assert "files__read_lines" in connected["tools"]
+    assert len(connected["tools"]) > len(without["tools"]) == 1
+
+
+def test_methods_that_need_a_real_run_are_left_out_with_a_note(
+    plan: Callable[..., Result],
+) -> None:
+    result = plan("plan_app:Hooked", "--json", "--provider", "anthropic", "--turns", "1")
+    found = forecast(result, "anthropic:claude-sonnet-5-5")
+    assert "volatile" not in [row["segment"] for row in found["segments"]]
+    assert "a method of 'hooked' failed" in found["notes"][0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["plan_app"], "write my_app:MyAgent"),
+        (["no_such_app:Desk"], "there is no module 'no_such_app'"),
+        (["plan_app:Disk"], "its agents are: Desk, Hooked, Needy, Served, Small, desk"),
+        (["plan_app:number"], "no agent"),
+        (["plan_app:Needy"], "cannot be made without arguments"),
+        (["plan_app:Desk", "--provider", "nobody"], "there are: all, anthropic"),
+        (["plan_app:Desk", "--provider", "openai:nobody"], "generation"),
+    ],
+)
+def test_mistakes_are_named_with_the_fix(
+    plan: Callable[..., Result], arguments: list[str], says: str
+) -> None:
+    result = plan(*arguments)
+    assert result.exit_code == 1
+    assert says in result.output
+
+
+def test_a_module_that_a_module_needs_is_named(plan: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "needs_more.py").write_text("import not_installed_anywhere\n")
+    result = plan("needs_more:Desk")
+    assert "needs the module 'not_installed_anywhere'" in result.output
