@@ -4,7 +4,7 @@ adapter.py           read first: GeminiAdapter
 encode.py replay.py  segments, and turns of the model, as the parts that the API takes
 layout.py body.py    the request in cache order; its final bytes; steering.py: what follows
 decode.py            what the API streams, as our events
-cached_content.py    objects that hold a front (front.py): made, kept alive, deleted; storage.py: cost
+cached_content.py    objects that hold a front (front.py): made, renewed, deleted; storage.py: cost
 transport.py         finished bytes through the SDK; errors.py: its errors as ours
 """
 
