@@ -46,10 +46,9 @@ def shortfall_of(facts: Facts) -> Shortfall | None:
 def _could(facts: Facts) -> tuple[int, int]:
     """Return the tokens that could have been read, and how many less mean nothing."""
     unit = _rounding(facts.policy)
-    before = facts.before
-    known = before is not None and before.cached_tokens is not None
-    exact = facts.left_by_before if known else 0
-    guessed = 0 if known else facts.left_by_before
+    before, counted = facts.before, facts.counted_left
+    exact = counted or 0
+    guessed = facts.estimated_left if counted is None else 0
     if facts.expected_read is not None:
         exact = max(exact, facts.expected_read)
     elif before is None or before.n_cached != facts.plan.predicted.hit:

@@ -16,6 +16,9 @@ from agentkit.caching.policy import (
 )
 from agentkit.caching.verdict import Cause, Difference
 
+_PLAUSIBLE = 1.5
+"""Estimates, corrected by what was counted before, are not off by more than half."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -43,16 +46,24 @@ class Facts:
         return scaled(self.plan.predicted.split, self.actual.total).read
 
     @property
-    def left_by_before(self) -> int:
-        """What the request before left in the cache, in the provider's tokens."""
-        before = self.before
-        if before is None:
+    def estimated_left(self) -> int:
+        """What the request before left in the cache, about, in the provider's tokens."""
+        if self.before is None:
             return 0
-        if before.cached_tokens is not None:
-            return before.cached_tokens
         estimated = self.now.tokens(len(self.now.wire))
-        left = before.tokens(before.n_cached)
+        left = self.before.tokens(self.before.n_cached)
         return left * self.actual.total // estimated if estimated else left
+
+    @property
+    def counted_left(self) -> int | None:
+        """The same by the provider's count; None if it is not known, or cannot be true.
+
+        A server that asked the model several times within one request reports their sum.
+        """
+        counted = None if self.before is None else self.before.cached_tokens
+        if counted is None or counted > _PLAUSIBLE * self.estimated_left:
+            return None
+        return counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

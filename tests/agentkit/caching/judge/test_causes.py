@@ -368,6 +368,13 @@ class TestRoundingIsNoLoss:
         assert shortfall(before=unknown, usage=usage(4_000, 4_000, 0)) is not None
 
 
+def test_a_count_that_cannot_be_true_is_not_believed() -> None:
+    """A server-side loop of three rounds reports the same context three times."""
+    looped = answered(sent(), tokens=18_000)
+
+    assert shortfall(before=looped, usage=usage(6_000, 2_000, 0)) is None
+
+
 class TestWhatTheNextRequestShouldExtend:
     def test_it_is_what_the_marks_wrote(self) -> None:
         request = sent(talk=TALK, volatile="it is 12:00")
