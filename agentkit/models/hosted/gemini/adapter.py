@@ -113,7 +113,7 @@ class GeminiAdapter:
         named in the front's place. If the API does not know it any more, the full prompt is sent.
         """
         reader = Reader(self.label)
-        async with aclosing(self._texts(body)) as texts:
+        async with aclosing(self._texts(body, reader)) as texts:
             async for text in texts:
                 for event in reader.read(text):
                     yield event
@@ -132,7 +132,7 @@ class GeminiAdapter:
         """Delete the objects that were made. The client stays open: it may be the caller's."""
         await self.cached_contents.aclose()
 
-    async def _texts(self, body: Body) -> AsyncGenerator[str, None]:
+    async def _texts(self, body: Body, reader: Reader) -> AsyncGenerator[str, None]:
         front = body.front if isinstance(body, GeminiBody) else None
         name = None if front is None else await self.cached_contents.acquire(front)
         if isinstance(body, GeminiBody) and front is not None and name is not None:
@@ -141,9 +141,12 @@ class GeminiAdapter:
                     async for text in texts:
                         yield text
                 return
-            except ObjectGone:
+            except ObjectGone as error:
                 # Only a status raises this, so nothing of the answer was seen.
                 self.cached_contents.forget(front.key, name)
+                reader.cache_note = f"the front was sent in full: {error}"
+        elif front is not None:
+            reader.cache_note = "the front was sent in full: it has no cached content at present"
         async with aclosing(self._transport.stream(body.data)) as texts:
             async for text in texts:
                 yield text

@@ -61,6 +61,8 @@ class Reader:
     """
 
     def __init__(self, label: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.cache_note: str | None = None
+        """What went wrong with the request's object, for the report."""
         self._label = label
         self._clock = clock
         self._started = clock()
@@ -114,6 +116,7 @@ class Reader:
         yield UsageEvent(
             usage=usage_of(self._usage, complete=True),
             timing=Timing(ttft_s=self._ttft_s, total_s=self._clock() - self._started),
+            cache_note=self.cache_note,
         )
         if self._finish is None:
             raise ModelError(f"{self._label} ended its answer half-way", retryable=True)

@@ -216,6 +216,23 @@ async def test_an_object_that_is_gone_costs_one_full_prompt_and_no_error(
     assert "tools" in bodies[1]
 
 
+async def test_a_report_can_say_why_the_front_was_not_read_from_its_object() -> None:
+    server, time = FakeServer(), VirtualTime()
+    server.reply("create", refusal(503, "UNAVAILABLE", "busy"))
+    adapter = server.adapter(time=time)
+
+    async def note() -> str | None:
+        events = await events_of(adapter.stream(object_plan(adapter, talk())))
+        (last,) = [event for event in events if isinstance(event, UsageEvent)][-1:]
+        return last.cache_note
+
+    assert "no cached content" in (await note() or "")
+    await time.advance(60)
+    assert await note() is None
+    server.reply("stream", GONE)
+    assert "CachedContent not found" in (await note() or "")
+
+
 async def test_the_full_prompt_is_sent_only_once() -> None:
     server = FakeServer().reply("stream", GONE, refusal(400, "INVALID_ARGUMENT", "bad image"))
 
