@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
-from agentkit.context.lint_patterns import sightings
+from agentkit.context.lint_patterns import Sighting, sightings
 from agentkit.context.segment import Document, Segment, SystemText, ToolList
 from agentkit.context.tier import Tier
 from agentkit.warn import warn_user
@@ -66,7 +67,7 @@ def fix_for(tier: Tier) -> str:
 
 def _findings(segment: Segment, source_of: SourceFinder | None) -> Iterator[Finding]:
     text = _stable_text(segment)
-    for sighting in sightings(text):
+    for sighting in _seen(text):
         found = text[sighting.start : sighting.end]
         yield Finding(
             segment=name_of(segment),
@@ -75,6 +76,12 @@ def _findings(segment: Segment, source_of: SourceFinder | None) -> Iterator[Find
             fix=sighting.fix or fix_for(segment.tier),
             source=None if source_of is None else source_of(segment, found),
         )
+
+
+@lru_cache(maxsize=32)
+def _seen(text: str) -> tuple[Sighting, ...]:
+    # Programs make the same agent again for each request of theirs.
+    return tuple(sightings(text))
 
 
 def _stable_text(segment: Segment) -> str:

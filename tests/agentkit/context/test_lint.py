@@ -3,55 +3,58 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agentkit.context import Document, Segment, SystemPart, SystemText, ToolList
+from agentkit.context import Document, Segment, SystemPart, SystemText, ToolList, lint_patterns
 from agentkit.context.lint import VolatileTextWarning, lint, warn_volatile
 
+VOLATILE = [
+    ("Now: 2026-11-29T14:32:16Z.", "timestamp", "2026-11-29T14:32:16Z"),
+    ("It is 2026-11-29 14:32", "timestamp", "2026-11-29 14:32"),
+    ("at 2026-11-29T14:32:16.123456+01:00", "timestamp", "2026-11-29T14:32:16.123456+01:00"),
+    ("clock 14:32:16.5 now", "time of day", "14:32:16.5"),
+    (
+        "run 123e4567-e89b-42d3-a456-426614174000",
+        "UUID",
+        "123e4567-e89b-42d3-a456-426614174000",
+    ),
+    ("cwd /tmp/tmpab12/work.", "temporary path", "/tmp/tmpab12/work"),
+    ("in /private/var/folders/zz/x1/T", "temporary path", "/var/folders/zz/x1/T"),
+    (r"C:\Users\me\AppData\Local\Temp\x", "temporary path", None),
+    ("<Desk object at 0x7f3a12bc45d0>", "memory address", "at 0x7f3a12bc45d0"),
+    ("since 1764426736", "epoch time", "1764426736"),
+    ("session 4f53cda18c2baa0c0354bb5f9a3ecbe5", "hexadecimal id", None),
+    ("Today is Monday, 29 November 2026.", "current date", "Today is Monday, 29 November 2026"),
+    ("today's date: November 29, 2026", "current date", "today's date: November 29, 2026"),
+    ("Today is Sunday.", "current date", "Today is Sunday"),
+    ("Current time: 9:41 am", "current date", "Current time: 9:41 am"),
+    ("The current date is 29.11.2026", "current date", "The current date is 29.11.2026"),
+    ("notes.md (3 minutes ago)", "relative age", "(3 minutes ago)"),
+    ("Last updated 5 min ago", "relative age", "updated 5 min ago"),
+    ("modified: 2 hours ago", "relative age", "modified: 2 hours ago"),
+    ("- rates, age: 3 min", "relative age", "age: 3 min"),
+    ("Currencies: {'b', 'a', 'c'}", "unordered set", "{'b', 'a', 'c'}"),
+    ("frozenset({'b', 'a'})", "unordered set", "frozenset({'b', 'a'})"),
+    ("PID 12345", "process id", "PID 12345"),
+    ("(pid=812)", "process id", "pid=812"),
+    ("http://localhost:54321/mcp", "local port", "localhost:54321"),
+    ("127.0.0.1:32768", "local port", None),
+    ("https://x.test/s/8f3a2b1c9d", "session URL", "https://x.test/s/8f3a2b1c9d"),
+    ("https://x.test/app?session=9ab3kd02", "session URL", None),
+    ("Session ID: 01HZX3J7", "session id", "Session ID: 01HZX3J7"),
+    ("your request_id is abc-123-x", "session id", None),
+    ("req_011CSHoEeqs5C35K2UUqR7Fy", "session id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
+    ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc", "token", None),
+]
 
-@pytest.mark.parametrize(
-    ("text", "kind", "found"),
-    [
-        ("Now: 2026-11-29T14:32:16Z.", "timestamp", "2026-11-29T14:32:16Z"),
-        ("It is 2026-11-29 14:32", "timestamp", "2026-11-29 14:32"),
-        ("at 2026-11-29T14:32:16.123456+01:00", "timestamp", "2026-11-29T14:32:16.123456+01:00"),
-        ("clock 14:32:16.5 now", "time of day", "14:32:16.5"),
-        (
-            "run 123e4567-e89b-42d3-a456-426614174000",
-            "UUID",
-            "123e4567-e89b-42d3-a456-426614174000",
-        ),
-        ("cwd /tmp/tmpab12/work.", "temporary path", "/tmp/tmpab12/work"),
-        ("in /private/var/folders/zz/x1/T", "temporary path", "/var/folders/zz/x1/T"),
-        (r"C:\Users\me\AppData\Local\Temp\x", "temporary path", None),
-        ("<Desk object at 0x7f3a12bc45d0>", "memory address", "at 0x7f3a12bc45d0"),
-        ("since 1764426736", "epoch time", "1764426736"),
-        ("session 4f53cda18c2baa0c0354bb5f9a3ecbe5", "hexadecimal id", None),
-        ("Today is Monday, 29 November 2026.", "current date", "Today is Monday, 29 November 2026"),
-        ("today's date: November 29, 2026", "current date", "today's date: November 29, 2026"),
-        ("Today is Sunday.", "current date", "Today is Sunday"),
-        ("Current time: 9:41 am", "current date", "Current time: 9:41 am"),
-        ("The current date is 29.11.2026", "current date", "The current date is 29.11.2026"),
-        ("notes.md (3 minutes ago)", "relative age", "(3 minutes ago)"),
-        ("Last updated 5 min ago", "relative age", "updated 5 min ago"),
-        ("modified: 2 hours ago", "relative age", "modified: 2 hours ago"),
-        ("- rates, age: 3 min", "relative age", "age: 3 min"),
-        ("Currencies: {'b', 'a', 'c'}", "unordered set", "{'b', 'a', 'c'}"),
-        ("frozenset({'b', 'a'})", "unordered set", "frozenset({'b', 'a'})"),
-        ("PID 12345", "process id", "PID 12345"),
-        ("(pid=812)", "process id", "pid=812"),
-        ("http://localhost:54321/mcp", "local port", "localhost:54321"),
-        ("127.0.0.1:32768", "local port", None),
-        ("https://x.test/s/8f3a2b1c9d", "session URL", "https://x.test/s/8f3a2b1c9d"),
-        ("https://x.test/app?session=9ab3kd02", "session URL", None),
-        ("Session ID: 01HZX3J7", "session id", "Session ID: 01HZX3J7"),
-        ("your request_id is abc-123-x", "session id", None),
-        ("req_011CSHoEeqs5C35K2UUqR7Fy", "session id", "req_011CSHoEeqs5C35K2UUqR7Fy"),
-        ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc", "token", None),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "kind", "found"), VOLATILE)
 def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None:
     (finding,) = lint(Segment(SystemText(SystemPart.ROLE, text)))
 
@@ -62,41 +65,41 @@ def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None
     assert finding.fix
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Policy of 2024-01-01, version 1.2.3, article 12:3.",
-        "Answer in at most 1000000 words.",
-        "Colours are written as #ff00aa.",
-        "Use /usr/share/docs and C:\\Programs.",
-        "deadbeefdeadbeefdeadbeef is no id: it has no digit",
-        "The number 12345678901234567890 has no letters.",
-        "Office hours are 9:00 to 17:30.",
-        "If a ticket was created more than 3 days ago, escalate it.",
-        "Answer questions about events up to two days ago.",
-        "Orders updated within the last 5 minutes are live.",
-        "If the user says that today is a holiday, say so.",
-        "Ask which day today is; never guess the current date.",
-        "The current date is shown at the end of the conversation.",
-        "The session id is a string of 12 characters.",
-        "Pass request_id: string and run_id: integer.",
-        "See https://docs.test/sessions/overview and https://api.test/runs/{run_id}.",
-        "https://docs.test/s/getting-started",
-        "https://x.test/a?signature=YOUR_SIGNATURE or ?sig=<sig>",
-        "The server listens on localhost:8080, the database on 127.0.0.1:5432.",
-        "PID 1 is init; write the pid file to /run/app.pid",
-        "Return {\"a\": 1, \"b\": 2} or {'key': 'value'}.",
-        "Use the set {1, 2, 3} and the pattern [a-z]{2,5}.",
-        "run_benchmark2024 and msg_handler are functions.",
-        "In May 2023 the law changed; on 5 June it was published.",
-        "ISO 8601 dates look like YYYY-MM-DDTHH:MM:SSZ.",
-        "Keep up to date: today's news matter.",
-        "Time limit: 10:30 minutes for each test.",
-        "Age: 18 or older. Age: 18 years or more.",
-        "The default timeout is 30 s; wait 5 min between attempts.",
-        "Sizes are thread_store 4096 and resp_cache 8192.",
-    ],
-)
+INNOCENT = [
+    "Policy of 2024-01-01, version 1.2.3, article 12:3.",
+    "Answer in at most 1000000 words.",
+    "Colours are written as #ff00aa.",
+    "Use /usr/share/docs and C:\\Programs.",
+    "deadbeefdeadbeefdeadbeef is no id: it has no digit",
+    "The number 12345678901234567890 has no letters.",
+    "Office hours are 9:00 to 17:30.",
+    "If a ticket was created more than 3 days ago, escalate it.",
+    "Answer questions about events up to two days ago.",
+    "Orders updated within the last 5 minutes are live.",
+    "If the user says that today is a holiday, say so.",
+    "Ask which day today is; never guess the current date.",
+    "The current date is shown at the end of the conversation.",
+    "The session id is a string of 12 characters.",
+    "Pass request_id: string and run_id: integer.",
+    "See https://docs.test/sessions/overview and https://api.test/runs/{run_id}.",
+    "https://docs.test/s/getting-started",
+    "https://x.test/a?signature=YOUR_SIGNATURE or ?sig=<sig>",
+    "The server listens on localhost:8080, the database on 127.0.0.1:5432.",
+    "PID 1 is init; write the pid file to /run/app.pid",
+    "Return {\"a\": 1, \"b\": 2} or {'key': 'value'}.",
+    "Use the set {1, 2, 3} and the pattern [a-z]{2,5}.",
+    "run_benchmark2024 and msg_handler are functions.",
+    "In May 2023 the law changed; on 5 June it was published.",
+    "ISO 8601 dates look like YYYY-MM-DDTHH:MM:SSZ.",
+    "Keep up to date: today's news matter.",
+    "Time limit: 10:30 minutes for each test.",
+    "Age: 18 or older. Age: 18 years or more.",
+    "The default timeout is 30 s; wait 5 min between attempts.",
+    "Sizes are thread_store 4096 and resp_cache 8192.",
+]
+
+
+@pytest.mark.parametrize("text", INNOCENT)
 def test_stable_text_is_left_alone(text: str) -> None:
     assert lint(Segment(SystemText(SystemPart.RULES, text))) == ()
 
@@ -157,6 +160,38 @@ def test_warnings_name_the_agent_and_the_line() -> None:
         warn_volatile(segments, "desk")
     with pytest.warns(VolatileTextWarning, match=r"in system/rules \(app.py:12\): leave it out"):
         warn_volatile(segments, "desk", lambda segment, text: "app.py:12")
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.sampled_from([text for text, _, _ in VOLATILE]),
+        st.sampled_from(INNOCENT),
+        st.sampled_from(["\n", " ", "İ ", "x" * 1_500, "word " * 600]),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(PIECES)
+def test_searching_near_hints_finds_what_searching_everything_finds(pieces: list[str]) -> None:
+    text = " ".join(pieces)
+    for kind in lint_patterns._VOLATILE:
+        everywhere = [match.span() for line in _lines(text) for match in _all(kind, *line, text)]
+        assert list(lint_patterns._matches(kind, text, text.lower())) == everywhere or (
+            len(text.lower()) != len(text)
+        )
+        near = [each for each in lint_patterns.sightings(text) if each.kind == kind.kind]
+        assert all((each.start, each.end) in everywhere for each in near)
+
+
+def _lines(text: str) -> list[tuple[int, int]]:
+    ends = [index for index, letter in enumerate(text) if letter == "\n"] + [len(text)]
+    return list(zip([0, *(end + 1 for end in ends[:-1])], ends, strict=True))
+
+
+def _all(kind: lint_patterns._Volatile, start: int, end: int, text: str) -> Iterator[re.Match[str]]:
+    return kind.pattern.finditer(text, start, end)
 
 
 def test_a_long_prompt_is_read_in_no_time() -> None:
