@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from agentkit.caching.package_prices import package_price
-from agentkit.caching.policy import Policy, PriceRow, Provider, Rates, Terms, plain_name
+from agentkit.caching.policy import (
+    Evidence,
+    Policy,
+    PriceRow,
+    Provider,
+    Rates,
+    Source,
+    Terms,
+    plain_name,
+)
 from agentkit.errors import ConfigurationError
 
 
@@ -70,6 +79,19 @@ class PriceBook:
             policy.provider, policy.platform, model or policy.model, n_input_tokens, at, terms
         )
         return None if found is None else Price(rates=found[0], source=found[1])
+
+    def applied(self, policy: Policy) -> Policy:
+        """Return the policy with the user's own price in it, so that plans reckon with it too.
+
+        Without an override it is returned as it is.
+        """
+        own = self._override(policy.provider, (policy.model,))
+        if own is None:
+            return policy
+        if isinstance(own, Rates):
+            said = Source(Evidence.USER, policy.on)
+            own = PriceRow(models=(policy.model,), rates=own, source=said)
+        return replace(policy, prices=own)
 
     def _override(self, provider: Provider, names: tuple[str, ...]) -> Rates | PriceRow | None:
         for prefix in (f"{provider.value}:", ""):

@@ -22,6 +22,8 @@ class Evidence(enum.StrEnum):
     """Somebody measured it from outside."""
     ASSUMED = "assumed"
     """Nobody documents it; our choice, with the reason in a comment beside it."""
+    USER = "user"
+    """The app says so, e.g. what it pays by contract or for a server of its own."""
 
 
 @dataclass(frozen=True, slots=True)

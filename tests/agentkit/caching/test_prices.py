@@ -166,6 +166,23 @@ class TestOverrides:
         assert price("vllm", "llama", book=valid) is not None
         assert price("vllm", "llama", book=valid, terms=Terms(batch=True)) is None
 
+    def test_plans_reckon_with_them_too(self) -> None:
+        policy = policy_for("vllm", "llama", TODAY)
+        book = PriceBook(overrides={"llama": OWN})
+
+        priced = book.applied(policy)
+
+        assert policy.prices is None
+        assert priced.prices is not None
+        assert priced.prices.rates_for(1, NOON) == OWN
+        assert str(priced.prices.source) == "user 2026-11-27"
+        assert book.price(priced, 1_000, NOON) == Price(rates=OWN, source="override")
+
+    def test_without_one_a_policy_stays_as_it_is(self) -> None:
+        policy = policy_for("anthropic", "claude-sonnet-5-5", TODAY)
+
+        assert PriceBook(overrides={"llama": OWN}).applied(policy) is policy
+
     def test_what_is_no_price_is_refused(self) -> None:
         wrong: Any = {"llama": 3}
 
