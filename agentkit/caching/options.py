@@ -25,7 +25,7 @@ class CacheOptions:
     switches: Switches = field(default_factory=Switches)
     """Which of two contradicting sources is believed, see `agentkit.caching.policy.REASONS`."""
     keep_alive_usd: Decimal = Decimal("0.25")
-    """Most that may be spent to keep one run's prefix alive while its tools run; 0: never."""
+    """Most that may be spent to keep a prefix alive over one wait for tools; 0: never."""
     prices: PriceBook = field(default_factory=PriceBook)
     """Where prices come from; give `PriceBook(overrides=...)` for models of your own."""
     wait_for_siblings: bool = True

@@ -10,7 +10,7 @@ from decimal import Decimal
 from agentkit.caching.difference import Sent
 from agentkit.caching.judge import judge, remembered
 from agentkit.caching.plan.draft import Draft, SharedBy, Written
-from agentkit.caching.plan.keep_alive import KeepAlive, NextPing, next_ping
+from agentkit.caching.plan.keep_alive import NextPing, next_ping
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import InputSplit, Policy
 from agentkit.caching.prices import PriceBook
@@ -79,7 +79,6 @@ class Ticket:
         self._body: Body | None = None
         self._split: InputSplit | None = None
         self._total: int | None = None
-        self._pings = 0
         self._spent_usd = Decimal(0)
         self._used_at = prepared.at
         self._still_writing = _is_coming(prepared)
@@ -163,24 +162,28 @@ class Ticket:
 
     def next_ping_s(self) -> float | None:
         """Return in how many seconds the prefix must be touched to live on; None: let it go."""
-        prepared = self._prepared
-        step = next_ping(
-            KeepAlive(
-                plan=self.plan,
-                policy=prepared.policy,
-                used_at=self._used_at,
-                n_pings=self._pings,
-                spent_usd=self._spent_usd,
-                cap_usd=self._cap_usd,
-            )
-        )
-        if not isinstance(step, NextPing):
+        request = self._prepared.draft.request
+        entries = self._memory.shadow.written(request).entries
+        last = max((index for index, entry in enumerate(entries) if entry), default=None)
+        if last is None or (entry := entries[last]) is None:
             return None
-        return max(0.0, (step.at - self._memory.time.now()).total_seconds())
+        now = self._memory.time.now()
+        tokens = self._prepared.tokens(last + 1)
+        price = self._memory.prices.price(
+            self._prepared.policy, tokens, now, request.terms, model=request.identity.model
+        )
+        step = next_ping(
+            entry,
+            tokens=tokens,
+            rates=None if price is None else price.rates,
+            now=now,
+            spent=self._spent_usd,
+            cap=self._cap_usd,
+        )
+        return (step.at - now).total_seconds() if isinstance(step, NextPing) else None
 
     def pinged(self, usage: Usage, *, at: datetime) -> Verdict:
         """The prefix was touched, by a request that was begun at `at`."""
-        self._pings += 1
         self._used_at = at
         request = replace(
             self.plan.applied(self._prepared.draft.request), prewarm=True, stream=False

@@ -1,0 +1,271 @@
+"""HostedModel: real adapters and SDKs against the fake provider, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from decimal import Decimal as D
+from typing import Any, TypeVar
+
+import httpx2
+import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
+
+from agentkit import Agent, tool
+from agentkit.caching.options import CacheOptions
+from agentkit.caching.simulate.served import Refused, Served
+from agentkit.caching.times import VirtualTime
+from agentkit.caching.verdict import Cause
+from agentkit.errors import ModelError
+from agentkit.fake import Ask, Call, Failure, FakeProvider, Reply
+from agentkit.models.hosted.anthropic import AnthropicAdapter
+from agentkit.models.hosted.model import HostedModel
+from agentkit.models.hosted.openai_responses import ResponsesAdapter
+
+T = TypeVar("T")
+RULES = "Always be brief and never guess. " * 120  # about a thousand tokens
+ROLE = "You look things up before you answer. " * 120
+
+
+def calls_then_answers(turns: int) -> Callable[[Ask], Reply]:
+    def respond(ask: Ask) -> Reply:
+        timing = {"first_byte_s": 2.0, "seconds": 3.0}
+        if ask.n_turns + 1 < turns:
+            return Reply(text="Looking.", calls=(Call("look", '{"what": "it"}'),), **timing)
+        return Reply(text="Done.", **timing)
+
+    return respond
+
+
+class World:
+    """A fake provider in virtual time, and models that talk to it."""
+
+    def __init__(self, respond: Callable[[Ask], Any] | None = None) -> None:
+        self.time = VirtualTime()
+        respond = respond or calls_then_answers(4)
+        self.fake = FakeProvider(time=self.time, respond=respond)
+        self.tool_s = 5.0
+        self.on_tool: Callable[[int], None] = lambda n: None
+        self.n_tools = 0
+        self._http: list[httpx2.AsyncClient] = []
+
+    def http(self) -> httpx2.AsyncClient:
+        client = httpx2.AsyncClient(transport=self.fake.transport(), timeout=None)
+        self._http.append(client)
+        return client
+
+    def anthropic(self, **cache: Any) -> HostedModel[Any]:
+        client = AsyncAnthropic(api_key="k", base_url="http://fake", http_client=self.http())
+        adapter = AnthropicAdapter("claude-sonnet-5-5", client=client)
+        return HostedModel(adapter, cache=CacheOptions(**cache), time=self.time)
+
+    def openai(self, **cache: Any) -> HostedModel[Any]:
+        client = AsyncOpenAI(api_key="k", base_url="http://fake/v1", http_client=self.http())
+        adapter = ResponsesAdapter("gpt-6.1-sol", client=client)
+        return HostedModel(adapter, cache=CacheOptions(**cache), time=self.time)
+
+    def agent(self, model: HostedModel[Any], **more: Any) -> Agent[None, str]:
+        @tool
+        async def look(what: str) -> str:
+            """Look something up."""
+            await self.time.sleep(self.tool_s)
+            self.n_tools += 1
+            self.on_tool(self.n_tools)
+            return f"{what} is there. " * 60
+
+        return Agent(
+            model=model, name="clerk", rules=RULES, instructions=ROLE, tools=[look], **more
+        )
+
+    @property
+    def served(self) -> list[Served]:
+        assert not [each for each in self.fake.served if isinstance(each, Refused)]
+        return [each for each in self.fake.served if isinstance(each, Served)]
+
+    @asynccontextmanager
+    async def closed(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            for client in self._http:
+                await client.aclose()
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        async def all_of_it() -> T:
+            async with self.closed():
+                return await work()
+
+        async def driven() -> T:
+            return await self.time.drive(all_of_it())
+
+        return asyncio.run(driven())
+
+
+PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
+
+
+@PROVIDERS
+def test_the_bill_of_a_run_is_the_providers_to_the_last_digit(provider: str) -> None:
+    world = World()
+    model = getattr(world, provider)()
+
+    result = world.run(lambda: world.agent(model).run("Where is it?"))
+
+    paid = sum((each.cost.total for each in world.served if each.cost), D(0))
+    costs = [each.verdict.cost.total for each in result.requests if each.verdict.cost]
+    assert len(costs) == len(world.served) == 4
+    assert sum(costs, D(0)) == paid
+
+
+@PROVIDERS
+def test_what_the_plan_foresaw_is_what_the_provider_did(provider: str) -> None:
+    world = World()
+    model = getattr(world, provider)()
+
+    result = world.run(lambda: world.agent(model).run("Where is it?"))
+
+    for request, served in zip(result.requests, world.served, strict=True):
+        assert request.verdict is not None
+        assert request.verdict.actual == served.split
+        assert request.verdict.shortfall is None or not request.verdict.shortfall.lost_tokens
+    # Before anything was counted lengths are estimates; after that they are nearly exact.
+    for request, served in zip(result.requests[1:], world.served[1:], strict=True):
+        assert request.verdict is not None
+        assert request.verdict.planned_cost is not None
+        assert served.cost is not None
+        off = request.verdict.planned_cost / served.cost.total - 1
+        assert abs(off) < D("0.02")
+
+
+@PROVIDERS
+def test_of_many_runs_that_start_together_one_writes_the_front(provider: str) -> None:
+    world = World(calls_then_answers(2))
+    model = getattr(world, provider)()
+    agent = world.agent(model)
+
+    async def together() -> None:
+        async with asyncio.TaskGroup() as group:
+            for n in range(6):
+                group.create_task(agent.run(f"Question {n}?"))
+
+    world.run(together)
+    cold = [each for each in world.served if not each.read]
+    assert len(world.served) == 12
+    assert len(cold) == 1
+
+
+def test_without_waiting_all_siblings_pay_for_the_front() -> None:
+    world = World(calls_then_answers(2))
+    agent = world.agent(world.anthropic(wait_for_siblings=False))
+
+    async def together() -> None:
+        async with asyncio.TaskGroup() as group:
+            for n in range(6):
+                group.create_task(agent.run(f"Question {n}?"))
+
+    world.run(together)
+    assert len([each for each in world.served if not each.read]) == 6
+
+
+def test_when_the_leader_fails_another_goes_ahead() -> None:
+    asked: list[Ask] = []
+
+    def respond(ask: Ask) -> Reply | Failure:
+        asked.append(ask)
+        if len(asked) == 1:
+            return Failure(status=400, after_s=2.0)
+        return Reply(text="Done.", first_byte_s=2.0)
+
+    world = World(respond)
+    agent = world.agent(world.anthropic())
+
+    async def together() -> list[Any]:
+        runs = (agent.run(f"Question {n}?") for n in range(4))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    outcomes = world.run(together)
+    assert [isinstance(each, ModelError) for each in outcomes].count(True) == 1
+    assert len([each for each in world.served if not each.read]) == 1
+
+
+def test_a_cancelled_leader_holds_nobody_up() -> None:
+    world = World(calls_then_answers(1))
+    agent = world.agent(world.anthropic())
+
+    async def together() -> list[Any]:
+        leader = asyncio.create_task(agent.run("first"))
+        await world.time.sleep(1.0)
+        others = [asyncio.create_task(agent.run(f"other {n}")) for n in range(3)]
+        await world.time.sleep(0.5)
+        leader.cancel()
+        return await asyncio.gather(*others)
+
+    assert [each.output for each in world.run(together)] == ["Done."] * 3
+
+
+def test_a_prefix_is_kept_alive_while_a_tool_takes_longer_than_its_lifetime() -> None:
+    world = World(calls_then_answers(3))
+    world.tool_s = 700.0
+    agent = world.agent(world.anthropic())
+
+    result = world.run(lambda: agent.run("Where is it?"))
+
+    turns = [each for each in world.served if each.output_tokens]
+    pings = [each for each in world.served if not each.output_tokens]
+    assert pings
+    assert all(each.read and not each.uncached for each in pings)
+    assert all(each.read for each in turns[1:])
+    assert len(result.requests) == len(world.served)
+    assert result.usage.output_tokens == sum(each.output_tokens for each in turns)
+
+
+def test_without_a_budget_nothing_is_kept_alive_and_the_loss_is_explained() -> None:
+    world = World(calls_then_answers(2))
+    world.tool_s = 700.0
+    agent = world.agent(world.anthropic(keep_alive_usd=D(0)))
+
+    result = world.run(lambda: agent.run("Where is it?"))
+
+    verdict = result.requests[1].verdict
+    assert len(world.served) == 2
+    assert verdict is not None
+    assert verdict.shortfall is not None
+    assert verdict.shortfall.cause is Cause.EXPIRED
+    assert verdict.shortfall.lost_tokens > 1_000
+
+
+def test_an_entry_that_the_provider_dropped_is_nobodys_fault_and_is_written_again() -> None:
+    world = World(calls_then_answers(4))
+    agent = world.agent(world.anthropic())
+    entries = world.fake.caches.anthropic._store._entries
+    world.on_tool = lambda n: entries.clear() if n == 2 else None
+
+    result = world.run(lambda: agent.run("Where is it?"))
+
+    causes = [each.verdict.shortfall and each.verdict.shortfall.cause for each in result.requests]
+    assert causes == [None, None, Cause.EVICTED, None]
+    assert world.served[3].read > world.served[1].read
+
+
+def test_caching_can_be_switched_off() -> None:
+    world = World(calls_then_answers(3))
+    agent = world.agent(world.anthropic(enabled=False))
+
+    result = world.run(lambda: agent.run("Where is it?"))
+
+    assert all(b"cache_control" not in body for body in world.fake.requests)
+    assert all(not each.read and not each.split.written for each in world.served)
+    assert all(each.verdict for each in result.requests)
+
+
+def test_the_report_names_money_and_what_it_would_have_been_without_a_cache() -> None:
+    world = World(calls_then_answers(4))
+    result = world.run(lambda: world.agent(world.anthropic()).run("Where is it?"))
+
+    row = result.cache.total.to_json()
+    uncached = [each.verdict.uncached_cost for each in result.requests if each.verdict]
+    paid = [each.cost.total for each in world.served if each.cost]
+    assert sum(uncached, D(0)) > sum(paid, D(0)) * 2
+    assert str(sum(paid, D(0)).normalize())[:6] in str(row)
