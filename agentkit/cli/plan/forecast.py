@@ -22,7 +22,7 @@ from agentkit.caching.policy import (
     cost_of,
 )
 from agentkit.caching.request import Block, CacheRequest, Role
-from agentkit.caching.simulate import ManualClock, Refused
+from agentkit.caching.simulate import ManualClock, Refused, SimulatedCache
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.cli.plan.load import Planned
 from agentkit.cli.plan.providers import AnyAdapter
@@ -122,11 +122,8 @@ class _Forecaster:
             draft = with_key(self._draft(layout, request), policy, None, clock())
             plan = place(draft, policy, shadow.written(draft.request), clock())
             output = () if index + 1 == len(layouts) else _reply(layout, layouts[index + 1])
-            served = shadow.request(
-                plan.applied(draft.request), output_tokens=self.sizes.reply_tokens, output=output
-            )
-            if isinstance(served, Refused):
-                raise ConfigurationError(f"{self.label} refuses turn {index + 1}: {served.message}")
+            if plan.cached_front is None:  # a request that uses an object leaves nothing behind
+                self._serve(shadow, plan.applied(draft.request), output, index)
             plans.append(plan)
             turns.append(self._turn(index, layout, plan, request, policy, clock()))
             if index in (0, len(layouts) - 1):
@@ -141,6 +138,13 @@ class _Forecaster:
             cache_key=plans[0].cache_key,
             notes=tuple(notes),
         )
+
+    def _serve(
+        self, shadow: SimulatedCache, request: CacheRequest, output: tuple[Block, ...], index: int
+    ) -> None:
+        served = shadow.request(request, output_tokens=self.sizes.reply_tokens, output=output)
+        if isinstance(served, Refused):
+            raise ConfigurationError(f"{self.label} refuses turn {index + 1}: {served.message}")
 
     def _draft(self, layout: Layout, request: ModelRequest) -> Draft:
         return Draft(

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentkit.caching.policy import BlockKind, Provider
 from agentkit.caching.request import Block, CacheRequest, Message, Role
+from agentkit.caching.tokens import data_tokens
 from agentkit.fake.api import HttpCall, Prompt
 from agentkit.fake.fields import (
     JsonObject,
@@ -19,7 +20,7 @@ from agentkit.fake.fields import (
     text_of,
 )
 from agentkit.fake.openai import options
-from agentkit.fake.pieces import block_of, mark_of, unmarked
+from agentkit.fake.pieces import block_of, compact, digest, mark_of
 from agentkit.fake.reply import Ask
 
 _ROLES = {
@@ -120,7 +121,8 @@ def _content_blocks(content: object, path: str) -> list[Block]:
     if content is None or content == "":
         return []
     if isinstance(content, str):  # short for one part of text
-        content = [{"type": "text", "text": content}]
+        part = {"type": "text", "text": content}
+        return [block_of(part, BlockKind.TEXT, n_tokens=data_tokens(compact(content)))]
     return [
         _part(part, f"{path}.content[{index}]")
         for index, part in enumerate(objects_of(content, f"{path}.content"))
@@ -136,19 +138,17 @@ def _part(part: JsonObject, path: str) -> Block:
 
 
 def _result_blocks(message: JsonObject, path: str) -> tuple[Block, ...]:
-    """A result is one block for each of its parts; the first one counts the message around it."""
+    """A result is one block for each of its parts."""
+    mark = mark_of(message, path)
     found = []
     for index, block in enumerate(_content_blocks(message.get("content") or " ", path)):
-        whole = {**unmarked(message), "content": None}
-        extra = block_of(whole, BlockKind.TOOL_RESULT).n_tokens if index == 0 else 0
         named = [message.get("tool_call_id"), index, block.digest.hex()]
         found.append(
-            block_of(
-                {},
-                BlockKind.TOOL_RESULT,
-                mark=block.mark or mark_of(message, path),
-                named=named,
-                n_tokens=block.n_tokens + extra,
+            replace(
+                block,
+                kind=BlockKind.TOOL_RESULT,
+                digest=digest(named),
+                mark=block.mark or mark,
             )
         )
     return tuple(found)

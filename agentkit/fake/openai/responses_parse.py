@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentkit.caching.policy import BlockKind
@@ -18,7 +19,7 @@ from agentkit.fake.fields import (
     text_of,
 )
 from agentkit.fake.openai import options
-from agentkit.fake.pieces import block_of, mark_of, tokens_of
+from agentkit.fake.pieces import block_of, digest, mark_of
 from agentkit.fake.reply import Ask
 
 _ROLES = {
@@ -171,7 +172,7 @@ def _part(part: JsonObject, path: str) -> Block:
 
 
 def _output_blocks(item: JsonObject, path: str) -> tuple[Block, ...]:
-    """A result is one block for each of its parts; the first one counts the item around it."""
+    """A result is one block for each of its parts."""
     output = item.get("output")
     if isinstance(output, str):
         output = [{"type": "input_text", "text": output}]
@@ -180,28 +181,10 @@ def _output_blocks(item: JsonObject, path: str) -> tuple[Block, ...]:
     parts = objects_of(output, f"{path}.output")
     found = []
     for index, part in enumerate(parts):
-        named = [item.get("call_id"), index, _part(part, path).digest.hex()]
-        whole = {**item, "output": [part]} if index == 0 else part
-        found.append(
-            block_of(
-                part,
-                BlockKind.TOOL_RESULT,
-                mark=mark_of(part, f"{path}.output[{index}]"),
-                named=named,
-                n_tokens=tokens_of(_without_marks(whole)),
-            )
-        )
+        block = _part(part, f"{path}.output[{index}]")
+        named = [item.get("call_id"), index, block.digest.hex()]
+        found.append(replace(block, kind=BlockKind.TOOL_RESULT, digest=digest(named)))
     return tuple(found) or (block_of(item, BlockKind.TOOL_RESULT),)
-
-
-def _without_marks(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            name: _without_marks(item)
-            for name, item in value.items()
-            if name != "prompt_cache_breakpoint"
-        }
-    return [_without_marks(item) for item in value] if isinstance(value, list) else value
 
 
 def _check_pairs(items: Sequence[JsonObject]) -> None:
