@@ -29,7 +29,9 @@ class Need:
     missing: Decimal
     """What a token that they do not find costs them: plain, or written again where that pays."""
     ping: Decimal | None = None
-    """Price of keeping a token alive until then by reads alone; None: nobody does it."""
+    """Price of keeping a token alive over a slow gap by reads alone; None: nobody does it."""
+    long_outlasts: bool = False
+    """Whether an entry of the longest lifetime lives through a slow gap."""
     is_run: bool = False
 
     def cost(self, entry: int, long_entry: int, lives: Lives) -> Decimal:
@@ -52,11 +54,11 @@ class Need:
         )
 
     def wants_pings(self, entry: int, long_entry: int, lives: Lives) -> bool:
-        """Whether reading the entry in between is the cheapest way over a slow gap."""
-        if self.ping is None or not entry or self.short_lives == 1:
+        """Whether reading the entry in between is the cheapest way over a slow gap, if one comes."""
+        if self.ping is None or not entry:
             return False
         otherwise = self.tokens * self.missing
-        if self.long_lives > self.short_lives:
+        if self.long_outlasts:
             otherwise = min(otherwise, self._with(long_entry, lives))
         return self._with(entry, lives) + entry * self.ping < otherwise
 
@@ -84,7 +86,8 @@ def needs_of(draft: Draft, prompt: Prompt, lives: Lives) -> list[Need]:
             short_lives=_chance(gaps, lives.short.seconds),
             long_lives=_chance(gaps, lives.long.seconds),
             missing=_missing(shared.reads, lives),
-            ping=_ping(gaps, lives) if is_run and draft.keep_alive else None,
+            ping=_ping(draft, lives) if is_run and draft.keep_alive else None,
+            long_outlasts=draft.slow_gap_s < lives.long.seconds,
             is_run=is_run,
         )
         before = found.get(anchor)
@@ -107,11 +110,10 @@ def _chance(gaps: _Gaps, seconds: float) -> Decimal:
     return sum((chance for gap, chance in gaps if gap < seconds), Decimal(0))
 
 
-def _ping(gaps: _Gaps, lives: Lives) -> Decimal:
-    """Return the price of the pings that the longest expected gap takes."""
+def _ping(draft: Draft, lives: Lives) -> Decimal:
+    """Return the price of the pings that a slow gap takes, and at least of one."""
     every = Decimal(lives.short.seconds) - PING_MARGIN_S
-    longest = max(gap for gap, chance in gaps if chance)
-    return lives.read * math.floor(longest / every)
+    return lives.read * max(1, math.floor(draft.slow_gap_s / every))
 
 
 def _missing(reads: Decimal, lives: Lives) -> Decimal:
@@ -137,5 +139,6 @@ def _more(need: Need, other: Need) -> Need:
         long_lives=min(first.long_lives, second.long_lives),
         missing=max(first.missing, second.missing),
         ping=first.ping,
+        long_outlasts=first.long_outlasts,
         is_run=first.is_run,
     )
