@@ -36,7 +36,7 @@ class Memory:
     prices: PriceBook
     time: Time
     fronts: dict[str, Sent] = field(default_factory=dict)
-    """By agent: its last request, of which all its runs share the front."""
+    """By agent and key: its last request, of which all its runs share the front."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,9 @@ class Ticket:
         self._total = usage.input_tokens
         self._learn(usage)
         policy = self._prepared.policy
-        self._sent = remembered(self._sent, plan=self.plan, policy=policy, actual=verdict.actual)
+        self._sent = remembered(
+            self._sent, plan=self.plan, policy=policy, actual=verdict.actual, at=self.at
+        )
         self._remember_front()
         return verdict
 
@@ -200,6 +202,7 @@ class Ticket:
             terms=self._prepared.draft.request.terms,
             prices=self._memory.prices,
             model=self._prepared.draft.request.identity.model,
+            keeps_alive=True,
         )
         if verdict.cost is not None:
             self._spent_usd += verdict.cost.total
@@ -237,13 +240,19 @@ class Ticket:
 
     def _front(self) -> Sent | None:
         """What the agent's runs share, as its last run has sent it."""
-        return self._memory.fronts.get(self._prepared.request.agent)
+        return self._memory.fronts.get(self._front_name)
+
+    @property
+    def _front_name(self) -> str:
+        # Tenants, and sessions that were spread over several keys, share no entries.
+        request = self._prepared.request
+        return "\n".join((request.tenant, request.agent, self.plan.cache_key or ""))
 
     def _remember_front(self) -> None:
         ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
         if ends and ends[-1] <= self._sent.n_cached:
             front = replace(self._sent, n_cached=ends[-1], cached_tokens=None)
-            self._memory.fronts[self._prepared.request.agent] = front
+            self._memory.fronts[self._front_name] = front
 
     def _learn(self, usage: Usage) -> None:
         layout = self._prepared.layout
