@@ -116,7 +116,7 @@ def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
     if facts.gap_s is not None and life_s is not None and facts.gap_s > life_s:
         return Cause.EXPIRED, (
             f"{facts.gap_s:,.0f} s after the start of the request before, its entry of "
-            f"{life_s:,.0f} s was gone; a longer lifetime or a keep-alive would have kept it"
+            f"{life_s:,.0f} s was gone; {_remedy(facts.policy, facts.gap_s)}"
         )
     if facts.still_writing:
         return Cause.NOT_YET_READABLE, (
@@ -133,6 +133,15 @@ def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
         "the same bytes with the same settings, within the entry's life: the provider dropped it "
         "or sent the request elsewhere; there is nothing to change here"
     )
+
+
+def _remedy(policy: Policy, gap_s: float) -> str:
+    choices = policy.ttls if isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy) else ()
+    fitting = [choice.ttl for choice in choices if choice.ttl.seconds >= gap_s]
+    if not fitting:
+        return "no lifetime that can be chosen is that long; only a keep-alive would have helped"
+    shortest = min(fitting, key=lambda ttl: ttl.seconds)
+    return f"a lifetime of {shortest.value} or a keep-alive would have kept it"
 
 
 def _foreseen(facts: Facts, life_s: float | None) -> tuple[Cause, str]:

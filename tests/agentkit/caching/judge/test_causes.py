@@ -117,7 +117,15 @@ def test_a_tool_that_takes_longer_than_the_lifetime_expires_the_entry() -> None:
     assert found is not None
     assert (found.cause, found.lost_tokens) == (Cause.EXPIRED, 6_000)
     assert found.difference is None
-    assert "keep-alive" in found.detail
+    assert "a lifetime of 1h or a keep-alive" in found.detail
+
+
+def test_a_gap_longer_than_every_lifetime_says_so() -> None:
+    found = shortfall(gap_s=4_000.0, plan=plan(0, 8_000))
+
+    assert found is not None
+    assert found.cause is Cause.EXPIRED
+    assert "no lifetime that can be chosen" in found.detail
 
 
 def test_within_its_life_the_same_prefix_was_evicted() -> None:
