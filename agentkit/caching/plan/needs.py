@@ -54,7 +54,7 @@ class Need:
         )
 
     def wants_pings(self, entry: int, long_entry: int, lives: Lives) -> bool:
-        """Whether reading the entry in between is the cheapest way over a slow gap, if one comes."""
+        """Whether reading the entry in between is the cheapest way over a slow gap."""
         if self.ping is None or not entry:
             return False
         otherwise = self.tokens * self.missing
