@@ -93,8 +93,10 @@ def next_step(
         usage: of the last request, which knows its length; estimated where it does not.
         rule: when and how far.
         prices: of the model.
-        turns_left: requests expected after this one; None: not known.
+        turns_left: requests expected to follow, the next one included; None: not known.
     """
+    if turns_left == 0:
+        return Keep("no request follows")
     reported = reported_tokens(usage)
     if reported is not None and reported + uncounted_tokens(context) < rule.trigger_tokens:
         return Keep(f"{reported} tokens are below the trigger of {rule.trigger_tokens}")
@@ -212,8 +214,6 @@ def _saved(
     asking = prices.request(
         read=sizes.total, written=data_tokens(rule.instruction.encode()), output=rule.summary_tokens
     )
-    if not n_requests:
-        return -asking
     first = prices.request(read=sizes.front, written=n_after - sizes.front)
     return keeping - asking - first - (n_requests - 1) * prices.request(read=n_after)
 

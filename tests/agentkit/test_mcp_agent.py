@@ -13,7 +13,7 @@ import pytest
 from agentkit import Agent, ConfigurationError, Document, McpServer
 from agentkit.blocks import ToolMessage
 from agentkit.result import RunRecord
-from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from agentkit.testing import Call, ScriptedModel, assert_prefix_stable, assert_stable_build
 from agentkit.toolset import McpConnectError
 
 SERVER = """
@@ -182,6 +182,12 @@ def test_servers_in_a_set_give_the_same_tools_in_every_process(
     }
     (tools,) = seen
     assert tools.count(b'"name":"') == 6
+
+
+async def test_builds_with_a_server_that_shuffles_its_list_are_equal(server: McpServer) -> None:
+    model = ScriptedModel(["never"])
+
+    assert_stable_build(lambda: Agent(model=model, name="clerk", tools=[server]))
 
 
 async def test_a_server_that_cannot_be_used_ends_the_run_before_the_model_is_asked(

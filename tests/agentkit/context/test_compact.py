@@ -204,7 +204,8 @@ def test_a_front_that_is_too_long_by_itself_is_no_reason_to_rewrite_at_each_turn
     ("usage", "turns_left", "reason"),
     [
         (Usage(input_tokens=100, output_tokens=5), 12, "105 tokens are below the trigger"),
-        (None, 0, "would cost more than it saves"),
+        (None, 0, "no request follows"),
+        (None, 1, "would cost more than it saves"),
         (Usage(input_tokens=25_000, output_tokens=10), 1, "would cost more than it saves"),
     ],
 )
@@ -218,7 +219,7 @@ def test_it_goes_on_where_a_summary_would_not_pay(
 
 
 def test_at_the_limit_it_is_summarised_whatever_it_costs() -> None:
-    step = next_step(make_conversation(40), None, RULE, SONNET, turns_left=0)
+    step = next_step(make_conversation(40), None, RULE, SONNET, turns_left=1)
 
     assert isinstance(step, Summarise)
     assert step.saved is not None
