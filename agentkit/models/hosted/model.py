@@ -61,6 +61,16 @@ class HostedModel(Generic[LayoutT]):
         )
 
     @property
+    def adapter(self) -> Adapter[LayoutT]:
+        """What speaks the provider's API."""
+        return self._adapter
+
+    @property
+    def cache(self) -> CacheOptions:
+        """How its cache is used."""
+        return self._cache
+
+    @property
     def label(self) -> str:
         """The model string."""
         return self._adapter.label
@@ -77,14 +87,16 @@ class HostedModel(Generic[LayoutT]):
         try:
             body = self._adapter.body(layout, ticket.plan, request)
             ticket.sends(body)
-            usage, note = Usage(), None
+            usage, note, last = Usage(), None, UsageEvent(usage=Usage())
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
                     ticket.response_began()
                     if isinstance(event, UsageEvent):
-                        usage, note = usage.merge(event.usage), event.cache_note or note
+                        last, note = event, event.cache_note or note
+                        usage = usage.merge(event.usage)
                     elif isinstance(event, ModelEnd):
-                        yield CacheEvent(ticket.finish(usage, note=note))
+                        planned = last.first or usage
+                        yield CacheEvent(ticket.finish(planned, note=note, parts=last.parts))
                     yield event
         finally:
             ticket.abandon()
