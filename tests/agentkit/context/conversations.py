@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from agentkit.blocks import AssistantMessage, Text, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.caching.policy import BlockKind
@@ -23,9 +24,14 @@ class Cache:
         self.clock = ManualClock(NOON)
         self._cache = SimulatedAnthropic(clock=self.clock)
 
-    def ask(self, context: Context, *, tool_choice: str = "auto") -> Served:
-        served = self._cache.request(_request(context, tool_choice))
+        self.spent = Decimal(0)
+
+    def ask(self, context: Context, *, tool_choice: str = "auto", output_tokens: int = 0) -> Served:
+        request = _request(context, tool_choice)
+        served = self._cache.request(request, output_tokens=output_tokens)
         assert not isinstance(served, Refused), served
+        assert served.cost is not None
+        self.spent += served.cost.total
         return served
 
 

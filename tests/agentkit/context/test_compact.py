@@ -192,6 +192,38 @@ def test_three_hundred_turns_are_rewritten_in_batches() -> None:
     assert 0 < breaks <= 20
 
 
+def spent(n_turns: int, result_bytes: int, rule: CompactionRule) -> tuple[Decimal, int]:
+    """What a run costs in the simulated cache, and how often it was begun anew."""
+    cache, context, rewrites = Cache(), make_conversation(0), 0
+    for index in range(n_turns):
+        cache.ask(context)
+        context = with_turn(context, f"t{index}", "z" * result_bytes)
+        step = next_step(context, size(context), rule, SONNET, turns_left=n_turns - index - 1)
+        if isinstance(step, Summarise):
+            cache.ask(step.request_context, output_tokens=rule.summary_tokens)
+            context = step.after("s" * rule.summary_tokens * 4)
+            rewrites += 1
+    return cache.spent, rewrites
+
+
+@pytest.mark.parametrize("n_turns", [20, 60, 150])
+@pytest.mark.parametrize("result_bytes", [1_000, 8_000])
+def test_where_nothing_forces_it_a_summary_never_makes_a_run_dearer(
+    n_turns: int, result_bytes: int
+) -> None:
+    """Against the simulated cache, with lookback, minimum, write price and all."""
+    free = CompactionRule(trigger_tokens=20_000, limit_tokens=10**9, summary_tokens=500)
+    never = CompactionRule(trigger_tokens=10**9, limit_tokens=10**9, summary_tokens=500)
+    with_rule, rewrites = spent(n_turns, result_bytes, free)
+    without, none = spent(n_turns, result_bytes, never)
+
+    assert none == 0
+    assert with_rule <= without
+    if n_turns * result_bytes >= 480_000:
+        assert rewrites > 0
+        assert with_rule < without * Decimal("0.9")
+
+
 def test_a_front_that_is_too_long_by_itself_is_no_reason_to_rewrite_at_each_turn() -> None:
     context = make_conversation(3, 400, front_bytes=100_000)
     step = next_step(context, size(context), RULE, SONNET)

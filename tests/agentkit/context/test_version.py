@@ -13,11 +13,12 @@ from agentkit.blocks import AssistantMessage, Text, Thinking, ToolCall, UserMess
 from agentkit.caching.policy import anthropic_policy
 from agentkit.context import Context, Document, SystemPart, SystemText
 from agentkit.context.prices import Prices
+from agentkit.context.turns import delta
 from agentkit.context.version import EpochRule, FrontChange, choose, rebase
 from agentkit.errors import ContextError
 from agentkit.testing import assert_extends
 
-from .conversations import NOON, make_conversation, with_turn
+from .conversations import NOON, Cache, make_conversation, with_turn
 
 SONNET = Prices(row=anthropic_policy("claude-sonnet-5-5", date(2026, 11, 27)).prices, at=NOON)
 UNKNOWN = Prices(row=None, at=NOON)
@@ -176,3 +177,37 @@ def test_impossible_numbers_are_refused() -> None:
         EpochRule(margin=Decimal(1))
     with pytest.raises(ValueError, match="turns_left"):
         EpochRule(turns_left=0)
+
+
+def spent(context: Context, anew: Context, n_requests: int) -> Decimal:
+    """What the requests after a change cost in the simulated cache, which knows `context`."""
+    cache = Cache()
+    cache.ask(context)
+    before = cache.spent
+    for index in range(n_requests):
+        cache.ask(anew)
+        anew = with_turn(anew, f"n{index}", "n" * 2_000)
+    return cache.spent - before
+
+
+@pytest.mark.parametrize("document_bytes", [2_000, 40_000, 400_000])
+@pytest.mark.parametrize("n_turns", [1, 20])
+@pytest.mark.parametrize("n_requests", [1, 5, 40])
+def test_the_choice_is_the_cheaper_one_in_a_simulated_cache(
+    document_bytes: int, n_turns: int, n_requests: int
+) -> None:
+    old = Document(uri="d", text="o" * document_bytes)
+    front = make_conversation(0).front
+    context = front.append(old, UserMessage.of("go"))
+    for index in range(n_turns):
+        context = with_turn(context, f"c{index}", "x" * 4_000)
+    newer = front.append(Document(uri="d", text="n" * document_bytes))
+    told = delta("n" * document_bytes)
+    decision = choose(FrontChange.of(context, newer, told), SONNET, turns_left=n_requests)
+
+    appended = spent(context, context.append(told), n_requests)
+    rebased = spent(context, rebase(context, newer), n_requests)
+    if decision.action == "rebase":
+        assert rebased <= appended
+    else:
+        assert appended * Decimal("0.85") <= rebased
