@@ -8,6 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from agentkit.caching.difference import Sent
+from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.judge import judge, remembered
 from agentkit.caching.plan.draft import Draft, SharedBy, Written
 from agentkit.caching.plan.keep_alive import NextPing, next_ping
@@ -85,9 +86,7 @@ class Ticket:
         self._is_over = False
         self.is_answered = False
         """Whether its answer came to its end."""
-        flight = memory.shadow.begin(prepared.plan.applied(prepared.draft.request))
-        # What the simulator refuses the provider may still take; then nothing is known of it.
-        self._shadow: InFlight | None = None if isinstance(flight, Refused) else flight
+        self._shadow = _shadow_flight(memory.shadow, prepared)
         self._flight = Flight(
             keys=prepared.keys, writes=frozenset(mark.index for mark in prepared.plan.marks)
         )
@@ -136,13 +135,18 @@ class Ticket:
             self._shadow.response_began()
         self._memory.flights.begin(self._flight)
 
-    def finish(self, usage: Usage, *, note: str | None = None) -> Verdict:
-        """The answer is complete. Learns from its usage, and says what it cost and why."""
+    def finish(
+        self, usage: Usage, *, note: str | None = None, parts: Sequence[ModelUsage] = ()
+    ) -> Verdict:
+        """The answer is complete. Learns from its usage, and says what it cost and why.
+
+        `parts` are what else the provider did within the request: see `UsageEvent`.
+        """
         self.response_began()
         if self._shadow is not None:
             self._shadow.end(output_tokens=usage.output_tokens or 0)
         self._is_over = self.is_answered = True
-        verdict = self._judged(usage, note)
+        verdict = self._judged(usage, note, parts)
         self._split = verdict.actual
         self._total = usage.input_tokens
         self._learn(usage)
@@ -208,7 +212,7 @@ class Ticket:
             self._spent_usd += verdict.cost.total
         return verdict
 
-    def _judged(self, usage: Usage, note: str | None) -> Verdict:
+    def _judged(self, usage: Usage, note: str | None, parts: Sequence[ModelUsage]) -> Verdict:
         prepared, before = self._prepared, self._before
         request = prepared.request
         return judge(
@@ -224,6 +228,7 @@ class Ticket:
             note=note,
             key_overloaded=prepared.overloaded,
             still_writing=self._still_writing,
+            parts=parts,
             prices=self._memory.prices,
             model=prepared.draft.request.identity.model,
         )
@@ -298,6 +303,15 @@ def _blocks_within(request: CacheRequest, n_tokens: int) -> int:
         if so_far > n_tokens + _SLACK_TOKENS:
             return index
     return len(list(request.blocks))
+
+
+def _shadow_flight(shadow: SimulatedCache, prepared: Prepared) -> InFlight | None:
+    """Let the shadow see the request; None where it can know nothing of what comes of it."""
+    if prepared.plan.cached_front is not None:
+        return None  # the object is the adapter's, and the prompt without it caches nothing
+    flight = shadow.begin(prepared.plan.applied(prepared.draft.request))
+    # What the simulator refuses the provider may still take.
+    return None if isinstance(flight, Refused) else flight
 
 
 def _is_coming(prepared: Prepared) -> bool:

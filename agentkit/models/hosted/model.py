@@ -24,7 +24,7 @@ from agentkit.caching.track.tracker import CacheTracker
 from agentkit.caching.verdict import Verdict
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.wire import Adapter, LayoutT
+from agentkit.models.hosted.wire import Adapter, Closing, LayoutT
 from agentkit.usage import Timing, Usage
 
 _LOGGER = logging.getLogger("agentkit.caching")
@@ -124,6 +124,11 @@ class HostedModel(Generic[LayoutT]):
             if not task.cancelled() and (error := task.exception()) is not None:
                 # The tools' results matter more than the price of the next prompt.
                 _LOGGER.warning("%s: the prefix could not be kept alive: %s", self.label, error)
+
+    async def aclose(self) -> None:
+        """End what was made at the provider for this model, such as cached-content objects."""
+        if isinstance(self._adapter, Closing):
+            await self._adapter.aclose()
 
     async def _keep_alive(
         self, ticket: Ticket, on_ping: Callable[[Usage, Timing, Verdict], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from agentkit.caching.plan.draft import SharedPrefix
 from agentkit.caching.plan.plan import CachePlan
@@ -104,4 +104,13 @@ class Adapter(Protocol[LayoutT]):
 
         None where the API has no such request: then nothing was sent.
         """
+        ...
+
+
+@runtime_checkable
+class Closing(Protocol):
+    """An adapter that keeps something at its provider or a connection of its own."""
+
+    async def aclose(self) -> None:
+        """End it. Idempotent."""
         ...

@@ -249,13 +249,15 @@ def test_an_entry_that_the_provider_dropped_is_nobodys_fault_and_is_written_agai
     assert world.served[3].read > world.served[1].read
 
 
-def test_caching_can_be_switched_off() -> None:
+@PROVIDERS
+def test_caching_can_be_switched_off(provider: str) -> None:
     world = World(calls_then_answers(3))
-    agent = world.agent(world.anthropic(enabled=False))
+    agent = world.agent(getattr(world, provider)(enabled=False))
 
     result = world.run(lambda: agent.run("Where is it?"))
 
     assert all(b"cache_control" not in body for body in world.fake.requests)
+    assert all(b"breakpoint" not in body for body in world.fake.requests)
     assert all(not each.read and not each.split.written for each in world.served)
     assert all(each.verdict for each in result.requests)
 
