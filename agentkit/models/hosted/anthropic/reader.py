@@ -9,7 +9,6 @@ from agentkit.events import (
     FinishReason,
     ModelEnd,
     ModelEvent,
-    UsageEvent,
     VendorItemEvent,
     fold,
 )
@@ -100,9 +99,8 @@ class AnswerReader:
 
     def end(self) -> Iterator[ModelEvent]:
         """Yield the last events."""
-        yield UsageEvent(
-            usage=self._meter.usage,
-            timing=Timing(ttft_s=self._ttft_s, total_s=self._clock() - self._started),
+        yield self._meter.event(
+            timing=Timing(ttft_s=self._ttft_s, total_s=self._clock() - self._started)
         )
         by_content: FinishReason = "tool_calls" if self._n_calls else "stop"
         yield ModelEnd(_FINISH.get(self._stop_reason or "", by_content))
@@ -127,7 +125,7 @@ class AnswerReader:
 
     def _start(self, message: dict[str, object]) -> Iterator[ModelEvent]:
         self._meter.update(message.get("usage"))
-        yield UsageEvent(usage=self._meter.usage, cache_note=cache_note(message))
+        yield self._meter.event(note=cache_note(message))
         identity = message.get("id")
         if self._remembers_id and isinstance(identity, str):
             yield self._item({MESSAGE_ID: identity})
@@ -136,10 +134,8 @@ class AnswerReader:
         delta = _object(event.get("delta"))
         self._meter.update(event.get("usage"))
         self._stop_reason = str(delta.get("stop_reason"))
-        yield UsageEvent(
-            usage=self._meter.usage,
-            timing=Timing(ttft_s=self._ttft_s),
-            cache_note=cache_note(event) or cache_note(delta),
+        yield self._meter.event(
+            timing=Timing(ttft_s=self._ttft_s), note=cache_note(event) or cache_note(delta)
         )
         found = _object(delta.get("container")).get("id")
         if isinstance(found, str):

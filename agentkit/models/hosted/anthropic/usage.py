@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit.caching.iterations import usage_of_iterations
-from agentkit.usage import Usage
+from agentkit.caching.iterations import IterationUsage, ModelUsage, usage_of_iterations
+from agentkit.events import UsageEvent
+from agentkit.usage import Timing, Usage
 
 _COUNTS = (
     "input_tokens",
@@ -21,7 +22,7 @@ class UsageMeter:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._before: list[Usage] = []
+        self._before: list[IterationUsage] = []
         self._fields: dict[str, object] = {}
 
     def update(self, usage: object) -> None:
@@ -31,18 +32,33 @@ class UsageMeter:
 
     def next_response(self) -> None:
         """Begin with another response of the same answer."""
-        self._before.append(usage_of(self._fields, self._model))
+        self._before.append(iterations_of(self._fields, self._model))
         self._fields = {}
 
-    @property
-    def usage(self) -> Usage:
-        """What is known so far."""
-        current = usage_of(self._fields, self._model)
-        return Usage.total((*self._before, current)) if self._before else current
+    def event(self, *, timing: Timing | None = None, note: str | None = None) -> UsageEvent:
+        """Return what is known so far. The first request is apart where there were several."""
+        responses = [*self._before, iterations_of(self._fields, self._model)]
+        parts = list(responses[0].rest)
+        for later in responses[1:]:
+            whole = ModelUsage(model=self._model, kind="message", usage=later.first)
+            parts += [whole, *later.rest]
+        own = [response.own for response in responses]
+        return UsageEvent(
+            usage=Usage.total(own) if len(own) > 1 else own[0],
+            timing=timing or Timing(),
+            cache_note=note,
+            first=responses[0].first if parts else None,
+            parts=tuple(parts),
+        )
 
 
 def usage_of(fields: Mapping[str, object], model: str) -> Usage:
-    """Return our counts for an API usage object.
+    """Return our counts for an API usage object, its iterations added up."""
+    return iterations_of(fields, model).own
+
+
+def iterations_of(fields: Mapping[str, object], model: str) -> IterationUsage:
+    """Return our counts for an API usage object, iteration by iteration if it lists them.
 
     Its `input_tokens` are what is left beside reads and writes that it reports; ours has them all.
     Where it lists iterations their sum is the bill: the other counts leave compactions out.
@@ -50,19 +66,20 @@ def usage_of(fields: Mapping[str, object], model: str) -> Usage:
     iterations = fields.get("iterations")
     if isinstance(iterations, list) and iterations:
         try:
-            return usage_of_iterations(iterations, model=model).own
+            return usage_of_iterations(iterations, model=model)
         except (AttributeError, ValueError):
             pass  # not in the form that we know: the other counts are the best there is
     rest, read, write, output = (_count(fields.get(name)) for name in _COUNTS)
     creation = fields.get("cache_creation")
     long = _count(creation.get(_LONG)) if isinstance(creation, Mapping) else None
-    return Usage(
+    usage = Usage(
         input_tokens=None if rest is None else rest + (read or 0) + (write or 0),
         cache_read_tokens=read,
         cache_write_tokens=write,
         cache_write_long_tokens=0 if write == 0 else long,
         output_tokens=output,
     )
+    return IterationUsage(own=usage, first=usage, rest=(), context_tokens=None)
 
 
 def _count(value: object) -> int | None:
