@@ -52,7 +52,8 @@ class AnthropicOptions:
     parallel_tools: bool = True
     output: Literal["native", "prompt"] = "native"
     """How an output schema is told. `native`: `output_config.format`, which the API enforces (where
-    it cannot express the schema, as `prompt`). `prompt`: as text at the very end."""
+    it cannot express the schema, as `prompt`). `prompt`: as text at the very end; models whose
+    thinking is bound to the prefix then do not get it back."""
     speed: Literal["standard", "fast"] | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
     inference_geo: str | None = None

@@ -111,16 +111,20 @@ async def test_an_answer_becomes_a_turn_with_everything_in_its_place(
 async def test_deltas_do_not_replace_what_the_start_said(
     make_adapter: Make, httpx2_mock: respx.Router
 ) -> None:
-    """C73: the start has 900 tokens read, the last delta has the output only: 900 stay."""
-    replies(httpx2_mock, streamed(answer(text_block(0, "ok"))))
-    turn = fold(await collect(make_adapter(), ask(question())))
-    assert turn.usage == Usage(
-        input_tokens=1030,
-        cache_read_tokens=900,
-        cache_write_tokens=30,
-        cache_write_long_tokens=10,
-        output_tokens=7,
-    )
+    """C73: the start has 900 tokens read, the last delta has the output only, or null for the
+    rest: 900 stay."""
+    nulls = message_end(input_tokens=100, cache_read_input_tokens=None)
+    with_nulls = [message_start(), *text_block(0, "ok"), {"type": "new_kind_of_event"}, *nulls]
+    replies(httpx2_mock, streamed(answer(text_block(0, "ok"))), streamed(with_nulls))
+    for _ in range(2):
+        turn = fold(await collect(make_adapter(), ask(question())))
+        assert turn.usage == Usage(
+            input_tokens=1030,
+            cache_read_tokens=900,
+            cache_write_tokens=30,
+            cache_write_long_tokens=10,
+            output_tokens=7,
+        )
 
 
 async def test_cumulative_counts_of_a_delta_replace_earlier_ones(
