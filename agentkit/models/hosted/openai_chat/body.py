@@ -21,6 +21,8 @@ class ChatBody(Body):
 
     optional: frozenset[str]
     """Fields in it that a server may be spared: they change the price, never the answer."""
+    kept: frozenset[str]
+    """Fields in it that are needed; a refusal that names one is about that."""
     host_key: tuple[str, ...]
     """Requests with the same one are best served by the same host."""
     render: Callable[[frozenset[str]], bytes]
@@ -66,6 +68,7 @@ def finish(
         data=again(without),
         headers={**headers, **cache_headers(plan, profile)},
         optional=spared.union(hints, mark_name) - without - needed,
+        kept=needed.union(steering) - spared,
         host_key=host_key,
         render=again,
     )

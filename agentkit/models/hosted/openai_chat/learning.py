@@ -47,7 +47,8 @@ class Refusals:
             return frozenset()
         message = str(error)
         named = frozenset(name for name in body.optional if name in message)
-        if not named and _UNKNOWN_FIELD.search(message):
+        is_about_another = any(name in message for name in body.kept)
+        if not named and not is_about_another and _UNKNOWN_FIELD.search(message):
             named = body.optional
         return dropped_with(named, self._profile) if named else named
 

@@ -17,6 +17,7 @@ from agentkit.caching.plan.plan import Hints
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError, ModelError, RequestRefused
 from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
+from agentkit.models.base import Settings
 from agentkit.models.hosted.openai_chat import (
     DEEPSEEK,
     MISTRAL,
@@ -122,13 +123,16 @@ async def test_a_gateway_that_rejects_marks_is_asked_again_without_them_and_reme
     assert "prompt_cache_breakpoint" in api.refused_fields
 
 
+@pytest.mark.parametrize(
+    "message", ["the context is too long", "Unsupported parameter: 'temperature'"]
+)
 async def test_a_refusal_that_is_about_something_else_is_told_at_once(
-    httpx2_mock: respx.Router,
+    httpx2_mock: respx.Router, message: str
 ) -> None:
-    route = httpx2_mock.post(URL).mock(return_value=refused("the context is too long"))
-    api, made = adapter(), turns()[1]
+    route = httpx2_mock.post(URL).mock(return_value=refused(message))
+    api, made = adapter(), request(turns()[1].context, settings=Settings(temperature=1.0))
 
-    with pytest.raises(RequestRefused, match="the context is too long"):
+    with pytest.raises(RequestRefused, match=message):
         await collect(api, api.body(api.layout(made), plan(2, cache_key="k"), made))
 
     assert route.call_count == 1
@@ -147,18 +151,23 @@ async def test_a_second_refusal_is_final_and_nothing_is_learnt(httpx2_mock: resp
 
 
 @pytest.mark.parametrize(
-    ("profile", "field"), [(VLLM, "cache_salt"), (DEEPSEEK, "user_id")], ids=str
+    ("profile", "field"),
+    [(VLLM, "cache_salt"), (DEEPSEEK, "user_id")],
+    ids=["vllm", "deepseek"],
 )
 async def test_what_keeps_tenants_apart_is_never_left_out(
     httpx2_mock: respx.Router, profile: Profile, field: str
 ) -> None:
-    httpx2_mock.post(URL).mock(return_value=refused(f"unknown field {field}"))
+    route = httpx2_mock.post(URL).mock(side_effect=[refused(f"unknown field {field}"), sse(*SAID)])
     api = adapter(profile)
     made = request(Context(*FRONT, QUESTION), tenant="t1")
     planned = plan(cache_key="t1", hints=Hints(body={"cache_salt": "t1"}))
 
     with pytest.raises(RequestRefused, match=field):
         await collect(api, api.body(api.layout(made), planned, made))
+
+    assert route.call_count == 1
+    assert not api.refused_fields
 
 
 async def test_a_template_that_wants_one_system_message_gets_one_at_the_next_attempt(
