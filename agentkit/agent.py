@@ -27,6 +27,7 @@ from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
 from agentkit.toolset import Tool
 from agentkit.toolset.mcp import McpServer
+from agentkit.warn import users_line
 
 Deps = TypeVar("Deps", default=None)
 Output = TypeVar("Output", default=str)
@@ -130,6 +131,7 @@ class Agent(Generic[Deps, Output]):
         if self.output_type is None:
             self.output_type = _declared_output(type(self))
         check_configuration(self)
+        self._made_at = users_line()
         self._is_initialised = True
 
     # What an application calls.
@@ -248,6 +250,11 @@ class Agent(Generic[Deps, Output]):
         return self._subagents
 
     @property
+    def made_at(self) -> tuple[str, int] | None:
+        """File and line that gave the keywords; None before it is made."""
+        return self._made_at
+
+    @property
     def is_initialised(self) -> bool:
         """Whether `Agent.__init__` was called, which a subclass may have forgotten."""
         return self._is_initialised
@@ -297,6 +304,7 @@ class Agent(Generic[Deps, Output]):
 
     # State of its own. Class-level defaults, for attributes that are set before super().__init__().
     _is_initialised: bool = False
+    _made_at: tuple[str, int] | None = None
     _planned: Plan | None = None
     _is_fixed: bool = False
     """Whether it is part of a planned team, its own or that of an agent above."""

@@ -34,6 +34,12 @@ def warn_user(message: str, category: type[Warning]) -> None:
     )
 
 
+def users_line() -> tuple[str, int]:
+    """Return file and number of the line outside this package that led here."""
+    frame = _users_frame(sys._getframe(1))
+    return frame.f_code.co_filename, frame.f_lineno
+
+
 def _users_frame(frame: FrameType) -> FrameType:
     while frame.f_back is not None and _module(frame).partition(".")[0] in _PASSED_THROUGH:
         frame = frame.f_back

@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+_LINES_OF_A_CALL = 60
+
 
 def line_of_function(function: Callable[..., object], text: str = "") -> str | None:
     """Return where a function is defined, or the line in it that has `text`."""
@@ -34,6 +36,15 @@ def line_of_attribute(cls: type[object], name: str, text: str = "") -> str | Non
         if vars(owner).get(name) is not None:
             return _line_in_class(owner, name, text)
     return None
+
+
+def line_near(filename: str, line: int, text: str = "") -> str:
+    """Return the line of a call, or the one soon behind it that has `text`: an argument's."""
+    try:
+        lines = linecache.getlines(filename)
+    except Exception:
+        lines = []
+    return _place(filename, _line_with(lines, text, line, line + _LINES_OF_A_CALL))
 
 
 def _line_in_class(owner: type[object], name: str, text: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.context import Context, Document, Segment, SystemPart, SystemText, ToolList
 from agentkit.context.canonical import digest
-from agentkit.context.sources import line_of_attribute, line_of_function
+from agentkit.context.sources import line_near, line_of_attribute, line_of_function
 from agentkit.toolset import FunctionTool, Tool, Toolset
 
 if TYPE_CHECKING:
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class FrontSources(Mapping[str, str]):
     """Digest of a segment (or of one tool's spec) -> where it comes from, e.g. `app.py:12`.
 
-    Nothing is looked up before somebody asks. What is no line is named: `instructions=... of agent
-    'desk'`. Called with a segment and a piece of its text, it returns the line of that text.
+    Nothing is looked up before somebody asks. Where no line is known the argument is named, as in
+    `instructions=... of agent 'desk'`. Called with a segment and a piece of its text, it returns
+    the line of that text.
     """
 
     def __init__(self, plan: Plan, root: Plan, team: Toolset, front: Context) -> None:
@@ -87,5 +88,7 @@ def _of_role(agent: AnyAgent, text: str) -> str:
 
 
 def _of_attribute(agent: AnyAgent, name: str, text: str) -> str:
-    place = None if name in vars(agent) else line_of_attribute(type(agent), name, text)
-    return place or f"{name}=... of agent {agent.name!r}"
+    what = f"{name}=... of agent {agent.name!r}"
+    if name not in vars(agent):
+        return line_of_attribute(type(agent), name, text) or what
+    return what if agent.made_at is None else f"{line_near(*agent.made_at, text)}, {name}=..."
