@@ -157,6 +157,9 @@ class Snapshot:
         with self._lock:
             self._connection.close()
 
+    def __del__(self) -> None:
+        self._connection.close()
+
     def __enter__(self) -> Snapshot:
         return self
 
@@ -177,8 +180,14 @@ def _write(
 ) -> None:
     etags = [[source.uri, source.etag] for source in sources]
     digest = hashlib.sha256(canonical_json({"chunk_chars": chunk_chars, "documents": etags}))
-    with connection:
+    try:
         connection.executescript(index.SCHEMA)
+    except sqlite3.OperationalError as error:
+        raise KnowledgeError(
+            f"the SQLite {sqlite3.sqlite_version} of this Python cannot search text ({error}); use "
+            "a Python whose SQLite has FTS5, as nearly all have"
+        ) from error
+    with connection:
         connection.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
         index.fill(
             connection, (chunk for each in sources for chunk in chunks_of(each, chunk_chars))

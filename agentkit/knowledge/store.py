@@ -39,19 +39,7 @@ class Store:
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(
-            ":memory:" if path is None else Path(path),
-            timeout=_BUSY_S,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.executescript(_SCHEMA)
-        except sqlite3.DatabaseError as error:
-            self._connection.close()
-            raise KnowledgeError(f"{str(path)!r} is no store of knowledge: {error}") from error
+        self._connection = _opened(path)
         self._seen: int | None = None
         self._version = 0
 
@@ -106,6 +94,10 @@ class Store:
         with self._lock:
             self._connection.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_connection"):  # not if it could not be opened
+            self._connection.close()
+
     def _append(self, uri: str, source: Source | None) -> None:
         etag = None
         if source is not None:
@@ -133,3 +125,25 @@ class Store:
 
     def _state(self, version: int) -> Mapping[str, str]:
         return dict(self._connection.execute(_STATE, (version,)).fetchall())
+
+
+def _opened(path: str | Path | None) -> sqlite3.Connection:
+    try:
+        connection = sqlite3.connect(
+            ":memory:" if path is None else Path(path),
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise KnowledgeError(
+            f"cannot open {str(path)!r}: {error}; does its folder exist?"
+        ) from None
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.executescript(_SCHEMA)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise KnowledgeError(f"{str(path)!r} is no store of knowledge: {error}") from error
+    return connection

@@ -258,6 +258,8 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     path.write_text("no database" * 100)
     with pytest.raises(KnowledgeError, match="is no store of knowledge"):
         Knowledge(path)
+    with pytest.raises(KnowledgeError, match="does its folder exist"):
+        Knowledge(tmp_path / "missing" / "knowledge.sqlite")
 
 
 def test_threads_and_connections_lose_no_version(tmp_path: Path) -> None:

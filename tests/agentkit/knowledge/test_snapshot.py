@@ -169,6 +169,13 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path) -> None:
         SNAPSHOT.select("euro", k=0)
 
 
+def test_an_sqlite_without_full_text_search_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit.knowledge.index.SCHEMA", "CREATE VIRTUAL TABLE t USING fts99(a)")
+
+    with pytest.raises(KnowledgeError, match=r"no such module: fts99\); use a Python whose SQLite"):
+        Snapshot.build(DOCUMENTS)
+
+
 def test_a_build_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentkit.knowledge.snapshot.os.replace", _fail)
 
