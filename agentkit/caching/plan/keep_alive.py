@@ -8,6 +8,7 @@ prefix where it could have been read. With 1.25 and 0.1 that is for 11 pings, wi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -57,6 +58,8 @@ def next_ping(
     Whether pings are the cheapest way over a slow gap at all is `CachePlan.keep_alive`.
     """
     now_s = now.timestamp()
+    if math.isinf(entry.expires_s):
+        return StopPinging(reason="the entry is still being written")
     if entry.expires_s <= now_s:
         return StopPinging(reason="the entry has expired; a ping would write it again")
     if until is not None and entry.expires_s > until.timestamp():
