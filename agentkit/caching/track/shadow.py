@@ -22,6 +22,7 @@ from agentkit.caching.policy import (
     policy_for,
 )
 from agentkit.caching.policy.source import assumed
+from agentkit.caching.prices import PriceBook
 from agentkit.caching.simulate.anthropic import SimulatedAnthropic
 from agentkit.caching.simulate.cache import SimulatedCache
 from agentkit.caching.simulate.clock import Clock
@@ -38,12 +39,19 @@ class PolicyBook:
     """The rules of one model, day by day. A minimum that nobody published is assumed."""
 
     def __init__(
-        self, provider: Provider, model: str, *, platform: Platform, switches: Switches
+        self,
+        provider: Provider,
+        model: str,
+        *,
+        platform: Platform,
+        switches: Switches,
+        prices: PriceBook | None = None,
     ) -> None:
         self._provider = provider
         self._model = model
         self._platform = platform
         self._switches = switches
+        self._prices = prices or PriceBook()
         self._days: dict[date, Policy] = {}
 
     def on(self, day: date) -> Policy:
@@ -60,7 +68,7 @@ class PolicyBook:
                 platform=self._platform,
                 switches=self._switches,
             )
-            self._days = {day: _with_minimum(policy)}
+            self._days = {day: self._prices.applied(_with_minimum(policy))}
         return self._days[day]
 
 

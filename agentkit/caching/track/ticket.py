@@ -53,6 +53,8 @@ class Prepared:
     keys: Sequence[bytes]
     """Keys of its prefixes, block by block."""
     at: datetime
+    before: Ticket | None
+    """The answered request that it goes on from."""
     overloaded: bool
     """Whether its cache key is used more often than one machine takes."""
 
@@ -65,12 +67,11 @@ class Prepared:
 class Ticket:
     """A request at the provider."""
 
-    def __init__(
-        self, memory: Memory, prepared: Prepared, before: Ticket | None, *, cap_usd: Decimal
-    ) -> None:
+    def __init__(self, memory: Memory, prepared: Prepared, *, cap_usd: Decimal) -> None:
         self._memory = memory
-        self._prepared = prepared
-        self._before = before
+        # What it goes on from is needed until it is answered; kept longer, whole runs would be.
+        self._before = prepared.before
+        self._prepared = replace(prepared, before=None)
         self._cap_usd = cap_usd
         self._sent = Sent.of(
             replace(prepared.layout, cache_request=prepared.draft.request),
@@ -101,6 +102,16 @@ class Ticket:
     def at(self) -> datetime:
         """When it was sent."""
         return self._prepared.at
+
+    @property
+    def run_id(self) -> str:
+        """The run that it is of."""
+        return self._prepared.request.run_id
+
+    @property
+    def answered(self) -> Ticket | None:
+        """This request if it was answered, else the one that it went on from."""
+        return self if self.is_answered else self._before
 
     @property
     def body(self) -> Body:
@@ -147,6 +158,7 @@ class Ticket:
             self._shadow.end(output_tokens=usage.output_tokens or 0)
         self._is_over = self.is_answered = True
         verdict = self._judged(usage, note, parts)
+        self._before = None
         self._split = verdict.actual
         self._total = usage.input_tokens
         self._learn(usage)

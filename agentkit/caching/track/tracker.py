@@ -36,7 +36,7 @@ from agentkit.models.hosted.wire import Layout
 
 _PATIENCE_S = 60.0
 """Longest wait for a sibling, in real seconds: one that hangs must not hold up the others."""
-_RUNS_KEPT = 1_024
+_RUNS_KEPT = 256
 """Runs whose last request is remembered, to compare the next one with."""
 
 
@@ -60,7 +60,11 @@ class CacheTracker:
         self._options = options
         self._time = time
         self._policies = PolicyBook(
-            provider, model, platform=options.platform, switches=options.switches
+            provider,
+            model,
+            platform=options.platform,
+            switches=options.switches,
+            prices=options.prices,
         )
         self._memory = Memory(
             shadow=shadow_of(self._policies, clock=time.now),
@@ -72,6 +76,9 @@ class CacheTracker:
         self._rates = KeyRates()
         self._gaps: dict[str, Gaps] = {}
         self._runs: OrderedDict[str, Ticket] = OrderedDict()
+        """By run: its last request."""
+        self._contexts: OrderedDict[str, Ticket] = OrderedDict()
+        """By digest of the context: the last answered request that had it."""
 
     async def enter(self, layout: Layout, request: ModelRequest) -> Ticket:
         """Plan a request; wait first, while another writes the prefix that both have.
@@ -96,7 +103,7 @@ class CacheTracker:
     def _prepare(self, layout: Layout, request: ModelRequest) -> Prepared:
         now = self._time.now()
         policy = self._policies.on(now.date())
-        before = self._runs.get(request.run_id)
+        before = self._before(request)
         scaled = self._memory.scale.scaled(
             layout.cache_request, None if before is None else before.counted
         )
@@ -111,10 +118,21 @@ class CacheTracker:
             written=written,
             policy=policy,
             plan=plan,
+            before=before,
             keys=_keys(draft.request, policy),
             at=now,
             overloaded=self._is_overloaded(plan, policy, now),
         )
+
+    def _before(self, request: ModelRequest) -> Ticket | None:
+        """Return the answered request that this one goes on from, of this run or an earlier one."""
+        last = self._runs.get(request.run_id)
+        if last is not None:
+            return last.answered
+        if not self._contexts:
+            return None
+        known = (self._contexts.get(digest) for digest in reversed(request.context.chain))
+        return next((ticket.answered for ticket in known if ticket is not None), None)
 
     def _draft(
         self, layout: Layout, request: ModelRequest, scaled: CacheRequest, policy: Policy
@@ -159,18 +177,23 @@ class CacheTracker:
         return self._rates.per_minute(plan.key_base, now) > limit
 
     def _started(self, prepared: Prepared) -> Ticket:
-        request = prepared.request
-        before = self._runs.pop(request.run_id, None)
-        if before is not None:
+        request, before = prepared.request, prepared.before
+        if before is not None and before.run_id == request.run_id:
             gap_s = (prepared.at - before.at).total_seconds()
             self._gaps_of(request, prepared.policy).learn(gap_s)
         if prepared.plan.key_base is not None:
             self._rates.note(prepared.plan.key_base, prepared.at)
-        ticket = Ticket(self._memory, prepared, before, cap_usd=self._options.keep_alive_usd)
-        self._runs[request.run_id] = ticket
-        if len(self._runs) > _RUNS_KEPT:
-            self._runs.popitem(last=False)
+        ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
+        _keep(self._runs, request.run_id, ticket)
+        _keep(self._contexts, request.context.digest, ticket)
         return ticket
+
+
+def _keep(tickets: OrderedDict[str, Ticket], name: str, ticket: Ticket) -> None:
+    tickets.pop(name, None)
+    tickets[name] = ticket
+    if len(tickets) > _RUNS_KEPT:
+        tickets.popitem(last=False)
 
 
 _SOON_READABLE = (ReadableWhen.RESPONSE_BEGINS, ReadableWhen.RESPONSE_ENDS)

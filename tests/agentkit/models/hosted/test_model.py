@@ -236,6 +236,36 @@ def test_without_a_budget_nothing_is_kept_alive_and_the_loss_is_explained() -> N
     assert verdict.shortfall.lost_tokens > 1_000
 
 
+def test_a_conversation_that_goes_on_later_is_compared_with_its_last_request() -> None:
+    world = World(calls_then_answers(2))
+    model = world.anthropic()
+
+    async def twice() -> Any:
+        first = await world.agent(model).run("Where is it?")
+        await world.time.sleep(900)
+        return await world.agent(model).run("And now?", context=first.context)
+
+    result = world.run(twice)
+    shortfall = result.requests[0].verdict.shortfall
+    assert shortfall.cause is Cause.EXPIRED
+    assert "900" in shortfall.detail or "90" in shortfall.detail
+
+
+def test_a_retry_after_a_failure_is_compared_with_what_was_answered() -> None:
+    asked: list[Ask] = []
+
+    def respond(ask: Ask) -> Reply | Failure:
+        asked.append(ask)
+        return Failure(status=529, retry_after_s=0.0) if len(asked) == 2 else answer(ask)
+
+    answer = calls_then_answers(3)
+    world = World(respond)
+    result = world.run(lambda: world.agent(world.anthropic()).run("Where is it?"))
+
+    shortfalls = [each.verdict.shortfall for each in result.requests if each.verdict]
+    assert shortfalls == [None] * 3
+
+
 def test_an_entry_that_the_provider_dropped_is_nobodys_fault_and_is_written_again() -> None:
     world = World(calls_then_answers(4))
     agent = world.agent(world.anthropic())
