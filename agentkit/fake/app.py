@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -29,16 +29,32 @@ if TYPE_CHECKING:
     from agentkit.fake.provider import FakeProvider
 
 
+COMPATIBLE = (
+    Provider.VLLM,
+    Provider.SGLANG,
+    Provider.TENSORRT_LLM,
+    Provider.XAI,
+    Provider.MISTRAL,
+    Provider.GROQ,
+    Provider.MOONSHOT,
+)
+"""Providers with a Chat API of OpenAI's kind, each under its own path, e.g. `/vllm/v1`."""
+
+
 def routes(fake: FakeProvider) -> list[BaseRoute]:
     """Return all routes."""
     desk = Desk(fake)
-    chat = ("/v1/chat/completions", "/chat/completions", *_under("/openrouter"))
+    chat = ("/v1/chat/completions", "/chat/completions", *_under("openrouter"))
     return [
         Route("/v1/messages", desk.messages, methods=["POST"]),
         Route("/v1/messages/count_tokens", desk.count_tokens, methods=["POST"]),
         Route("/v1/responses", desk.responses, methods=["POST"]),
         *(Route(path, desk.chat, methods=["POST"]) for path in chat),
-        *(Route(path, desk.deepseek, methods=["POST"]) for path in _under("/deepseek")),
+        *(
+            Route(path, desk.chat_of(provider), methods=["POST"])
+            for provider in (Provider.DEEPSEEK, *COMPATIBLE)
+            for path in _under(provider.value)
+        ),
         Route("/v1/models", desk.models),
         *(route for version in ("/v1", "/v1beta") for route in _gemini(desk, version)),
         Route("/__ledger__", desk.ledger),
@@ -59,6 +75,7 @@ class Desk:
 
     def __init__(self, fake: FakeProvider) -> None:
         self._fake = fake
+        self._gemini = Gemini(fake.contents)
 
     async def messages(self, request: Request) -> Answering:
         """Anthropic Messages."""
@@ -74,18 +91,24 @@ class Desk:
         provider = _chat_provider(body)
         return await self._answer(request, Chat(provider), provider)
 
-    async def deepseek(self, request: Request) -> Answering:
-        """Chat completions of DeepSeek."""
-        return await self._answer(request, Chat(Provider.DEEPSEEK), Provider.DEEPSEEK)
+    def chat_of(self, provider: Provider) -> Callable[[Request], Awaitable[Answering]]:
+        """Chat completions of one provider."""
+
+        async def chat(request: Request) -> Answering:
+            return await self._answer(request, Chat(provider), provider)
+
+        return chat
 
     async def generate(self, request: Request) -> Answering:
         """Gemini's `models/{model}:{action}`."""
         model, _, action = request.path_params["action"].rpartition(":")
         if action == "countTokens":
-            return await self._plain(request, Gemini(), lambda call: _count_gemini(call, model))
+            return await self._plain(request, self._gemini, lambda call: _count_gemini(call, model))
         if action not in ("generateContent", "streamGenerateContent"):
-            return _Json(404, Gemini().error(Problem(f"no method {action!r}", status=404), ""), {})
-        return await self._answer(request, Gemini(), Provider.GEMINI, model=model)
+            return _Json(
+                404, self._gemini.error(Problem(f"no method {action!r}", status=404), ""), {}
+            )
+        return await self._answer(request, self._gemini, Provider.GEMINI, model=model)
 
     async def count_tokens(self, request: Request) -> Answering:
         """Anthropic's token count; nothing is cached by it."""
@@ -99,8 +122,8 @@ class Desk:
         """Gemini's cached contents."""
         contents, now = self._fake.contents, self._fake.time.now()
         if request.method == "POST":
-            return await self._plain(request, Gemini(), lambda call: contents.create(call, now))
-        return await self._plain(request, Gemini(), lambda call: contents.all(call.tenant))
+            return await self._plain(request, self._gemini, lambda call: contents.create(call, now))
+        return await self._plain(request, self._gemini, lambda call: contents.all(call.tenant))
 
     async def content(self, request: Request) -> Answering:
         """One of Gemini's cached contents."""
@@ -111,7 +134,7 @@ class Desk:
             "PATCH": lambda call: contents.update(name, call, now),
             "DELETE": lambda call: contents.delete(name, call.tenant),
         }
-        return await self._plain(request, Gemini(), steps[request.method])
+        return await self._plain(request, self._gemini, steps[request.method])
 
     async def models(self, request: Request) -> Response:
         """The models whose prices are known, of OpenAI or of Anthropic."""
@@ -209,7 +232,7 @@ Answering = Exchange | _Json
 
 
 def _under(prefix: str) -> tuple[str, str]:
-    return f"{prefix}/v1/chat/completions", f"{prefix}/chat/completions"
+    return f"/{prefix}/v1/chat/completions", f"/{prefix}/chat/completions"
 
 
 def _key(request: Request) -> str:

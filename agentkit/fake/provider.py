@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 
-from agentkit.caching.policy import Platform, Provider, Switches
+from agentkit.caching.policy import Platform, Provider, Switches, compatible_policy
 from agentkit.caching.request import CacheRequest, Tenant
 from agentkit.caching.simulate import (
     Refused,
@@ -22,10 +23,11 @@ from agentkit.caching.simulate import (
     SimulatedGemini,
     SimulatedOpenAi,
 )
+from agentkit.caching.simulate.compatible import SimulatedCompatible
 from agentkit.caching.times import RealTime, Time
 from agentkit.fake import ledger
 from agentkit.fake.api import Ids
-from agentkit.fake.app import routes
+from agentkit.fake.app import COMPATIBLE, routes
 from agentkit.fake.gemini.contents import Contents
 from agentkit.fake.ledger import Record
 from agentkit.fake.reply import Respond, obey
@@ -45,6 +47,8 @@ class Caches:
     openai: SimulatedOpenAi
     deepseek: SimulatedDeepSeek
     gemini: SimulatedGemini
+    compatible: Mapping[Provider, SimulatedCompatible]
+    """Servers that speak OpenAI's protocol and cache by themselves."""
 
     @classmethod
     def at(
@@ -60,6 +64,13 @@ class Caches:
             openai=SimulatedOpenAi(clock=time.now, platform=platform, switches=switches),
             deepseek=SimulatedDeepSeek(clock=time.now, switches=switches),
             gemini=SimulatedGemini(clock=time.now, platform=platform, switches=switches),
+            compatible={
+                provider: SimulatedCompatible(
+                    clock=time.now,
+                    policy_of=partial(compatible_policy, provider, switches=switches),
+                )
+                for provider in COMPATIBLE
+            },
         )
 
     def of(self, provider: Provider) -> SimulatedCache:
@@ -74,7 +85,7 @@ class Caches:
             case Provider.GEMINI:
                 return self.gemini
             case _:
-                raise ValueError(f"there is no simulated cache for {provider.value!r}")
+                return self.compatible[provider]
 
 
 def tenant_of_key(key: str) -> Tenant:

@@ -1,7 +1,7 @@
 """`agentkit plan`: what an agent's prompts will cost at each provider, before any is sent.
 
 load.py       from `my_app:MyAgent` to a team; turns.py: a run of made-up turns
-providers.py  the adapters, and a model for each provider; forecast.py: lays out, plans, simulates
+providers.py  the models; forecast.py: lays out, plans, simulates
 render.py     as text and as JSON
 """
 
@@ -48,13 +48,13 @@ def plan(
     """
     from agentkit.cli.plan.forecast import forecasts
     from agentkit.cli.plan.load import load_agent, team_of
-    from agentkit.cli.plan.providers import adapters_for
+    from agentkit.cli.plan.providers import models_for
     from agentkit.cli.plan.render import to_json, to_text
     from agentkit.cli.plan.turns import Sizes
 
     with failures_as_exit_codes():
         loaded = load_agent(agent)
-        adapters = adapters_for(provider or [], loaded)
+        models = models_for(provider or [], loaded)
         sizes = Sizes(
             turns=turns,
             prompt_tokens=prompt_tokens,
@@ -63,7 +63,7 @@ def plan(
             gap_s=gap,
         )
         planned = asyncio.run(team_of(loaded, connect=connect))
-        found = forecasts(planned, adapters, sizes)
+        found = forecasts(planned, models, sizes)
         if as_json:
             typer.echo(json.dumps(to_json(planned, found, sizes), indent=2))
         else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
 from agentkit.caching.difference import Sent
-from agentkit.caching.options import CacheOptions
 from agentkit.caching.plan.draft import Draft
 from agentkit.caching.plan.keys import with_key
 from agentkit.caching.plan.plan import CachePlan
@@ -25,7 +24,7 @@ from agentkit.caching.request import Block, CacheRequest, Role
 from agentkit.caching.simulate import ManualClock, Refused, SimulatedCache
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.cli.plan.load import Planned
-from agentkit.cli.plan.providers import AnyAdapter
+from agentkit.cli.plan.providers import AnyHosted
 from agentkit.cli.plan.turns import Script, Sizes, script
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError
 from agentkit.models.base import ModelRequest
@@ -77,16 +76,16 @@ class Forecast:
 
 def forecasts(
     planned: Planned,
-    adapters: Mapping[str, AnyAdapter],
+    models: Mapping[str, AnyHosted],
     sizes: Sizes,
     *,
     now: datetime | None = None,
 ) -> list[Forecast]:
-    """Return a forecast for each adapter. What a provider can never take is an error of its own."""
+    """Return a forecast for each model. What a provider can never take is an error of its own."""
     run = script(planned.team.root, sizes)
     found = []
-    for label, adapter in adapters.items():
-        forecaster = _Forecaster(label, adapter, run, sizes, now or datetime.now(UTC))
+    for label, model in models.items():
+        forecaster = _Forecaster(label, model, run, sizes, now or datetime.now(UTC))
         try:
             found.append(forecaster.forecast())
         except (ConfigurationError, ModelError, MissingExtra) as error:
@@ -97,24 +96,24 @@ def forecasts(
 @dataclass(slots=True)
 class _Forecaster:
     label: str
-    adapter: AnyAdapter
+    model: AnyHosted
     run: Script
     sizes: Sizes
     now: datetime
-    options: CacheOptions = field(default_factory=CacheOptions)
 
     def forecast(self) -> Forecast:
         """Go through the run."""
+        adapter, options = self.model.adapter, self.model.cache
         policies = PolicyBook(
-            self.adapter.provider,
-            self.adapter.model,
-            platform=self.options.platform,
-            switches=self.options.switches,
+            adapter.provider,
+            adapter.model,
+            platform=options.platform,
+            switches=options.switches,
         )
         clock = ManualClock(self.now)
-        policy = policies.on(clock().date())
+        policy = options.prices.applied(policies.on(clock().date()))
         shadow = shadow_of(policies, clock=clock)
-        layouts = [self.adapter.layout(request) for request in self.run.requests]
+        layouts = [adapter.layout(request) for request in self.run.requests]
         turns: list[TurnRow] = []
         plans: list[CachePlan] = []
         notes: dict[str, None] = dict.fromkeys(self.run.notes)
@@ -149,7 +148,7 @@ class _Forecaster:
     def _draft(self, layout: Layout, request: ModelRequest) -> Draft:
         return Draft(
             request=layout.cache_request,
-            shared=layout.shared,
+            shared=layout.shared if self.model.cache.enabled else (),
             n_volatile=layout.n_volatile,
             gap_s=Decimal(str(self.sizes.gap_s)),
             slow_chance=request.reuse.slow_tools,
@@ -168,7 +167,9 @@ class _Forecaster:
         at: datetime,
     ) -> TurnRow:
         split, terms = plan.predicted.split, layout.cache_request.terms
-        price = self.options.prices.price(policy, split.total, at, terms, model=self.adapter.model)
+        price = self.model.cache.prices.price(
+            policy, split.total, at, terms, model=self.model.adapter.model
+        )
         cost = uncached = None
         if price is not None:
             output = self.sizes.reply_tokens
@@ -179,7 +180,7 @@ class _Forecaster:
             turn=index + 1,
             split=split,
             output_tokens=self.sizes.reply_tokens,
-            n_bytes=len(self.adapter.body(layout, plan, request).data),
+            n_bytes=len(self.model.adapter.body(layout, plan, request).data),
             cost=cost,
             uncached_cost=uncached,
             price_source=None if price is None else price.source,

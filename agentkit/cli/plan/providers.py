@@ -1,18 +1,18 @@
-"""The adapters that a plan is made with: no client, no key, no network."""
+"""The models that a plan is made for: no client, no key, no network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from agentkit import Agent
-from agentkit.caching.policy import Provider
 from agentkit.errors import ConfigurationError
-from agentkit.models.hosted.wire import Adapter
+from agentkit.models.hosted.model import HostedModel
+from agentkit.models.resolve import resolve_model
 
-AnyAdapter: TypeAlias = Adapter[Any]
+AnyHosted: TypeAlias = HostedModel[Any]
 
-_MODELS = {
+_MODELS: Mapping[str, str] = {
     "anthropic": "claude-sonnet-5-5",
     "openai": "gpt-6-sol",
     "openai-chat": "gpt-6-sol",
@@ -29,55 +29,47 @@ _MODELS = {
     "trtllm": "meta-llama/Llama-3.1-8B-Instruct",
 }
 """By provider, the model that is taken where none is named: a usual one with a known price."""
+_SELF_HOSTED = ("vllm", "sglang", "trtllm")
 _FIRST = ("anthropic", "openai", "deepseek", "gemini")
+_NOWHERE = "http://nowhere.invalid/v1#"
+"""Stands for the address of a server that nothing is sent to."""
 
 
-def adapters_for(names: Sequence[str], agent: Agent[Any, Any]) -> dict[str, AnyAdapter]:
-    """Return an adapter for each name: `provider` or `provider:model`, by `provider:model`.
+def models_for(names: Sequence[str], agent: Agent[Any, Any]) -> dict[str, AnyHosted]:
+    """Return a model for each name, `provider` or `provider:model`, by `provider:model`.
 
-    Without names: the agent's own model, if a provider serves it, and the large providers.
+    Without names: the agent's own model, as it was configured, and the large providers.
 
     Raises:
         ConfigurationError: there is no such provider.
-        MissingExtra: its adapter needs a package that is not installed.
     """
-    wanted = list(names)
-    if not wanted:
-        own = agent.model if isinstance(agent.model, str) else ""
-        wanted = [own] if own.partition(":")[0] in _MODELS else []
-        wanted += [name for name in _FIRST if name != own.partition(":")[0]]
-    if "all" in wanted:
-        wanted = list(_MODELS)
-    pairs = dict.fromkeys(map(_provider_and_model, wanted))
-    return {f"{provider}:{model}": _adapter(provider, model) for provider, model in pairs}
+    found: dict[str, AnyHosted] = {}
+    if not names:
+        own = _own(agent)
+        if own is not None:
+            found[own.label] = own
+        provider = own.adapter.provider.value if own is not None else ""
+        names = [name for name in _FIRST if name != provider]
+    for name in _MODELS if "all" in names else names:
+        label, model = _named(name)
+        found.setdefault(label, model)
+    return found
 
 
-def _provider_and_model(name: str) -> tuple[str, str]:
+def _own(agent: Agent[Any, Any]) -> AnyHosted | None:
+    model = agent.model if agent.model is None else resolve_model(agent.model)
+    return model if isinstance(model, HostedModel) else None
+
+
+def _named(name: str) -> tuple[str, AnyHosted]:
     provider, _, model = name.partition(":")
     if provider not in _MODELS:
         known = ", ".join(_MODELS)
         raise ConfigurationError(f"no provider {provider!r}; there are: all, {known}")
-    return provider, model or _MODELS[provider]
-
-
-def _adapter(provider: str, model: str) -> AnyAdapter:
-    match provider:
-        case Provider.ANTHROPIC.value:
-            from agentkit.models.hosted.anthropic import AnthropicAdapter
-
-            return AnthropicAdapter(model)
-        case Provider.OPENAI.value:
-            from agentkit.models.hosted.openai_responses import ResponsesAdapter
-
-            return ResponsesAdapter(model)
-        case Provider.GEMINI.value:
-            from agentkit.models.hosted.gemini import GeminiAdapter
-
-            return GeminiAdapter(model)
-        case _:
-            from agentkit.models.hosted.openai_chat import ChatAdapter
-            from agentkit.models.hosted.openai_chat.profiles import PROFILES
-
-            profile = PROFILES[provider.removesuffix("-chat")]
-            url = profile.base_url or "http://nowhere.invalid/v1"
-            return ChatAdapter(model, profile=profile, base_url=url)
+    model = model or _MODELS[provider]
+    label = f"{provider}:{model}"
+    if provider in _SELF_HOSTED and "://" not in model:
+        model = _NOWHERE + model
+    resolved = resolve_model(f"{provider}:{model}")
+    assert isinstance(resolved, HostedModel)
+    return label, resolved

@@ -11,7 +11,8 @@ from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate import Served
 from agentkit.fake.api import Answer, HttpCall, Prompt, parts_of
 from agentkit.fake.fields import JsonObject, Problem
-from agentkit.fake.gemini.parse import parse, part_blocks
+from agentkit.fake.gemini.contents import Contents
+from agentkit.fake.gemini.parse import field, parse, part_blocks
 from agentkit.fake.pieces import compact
 
 
@@ -23,9 +24,12 @@ class Gemini:
     call_prefix = "fc_"
     media_type = "text/event-stream"
 
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+
     def parse(self, call: HttpCall) -> Prompt:
         """Understand a request."""
-        return parse(call)
+        return parse(call, self._contents.front(str(field(call.body, "cachedContent"))))
 
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer."""

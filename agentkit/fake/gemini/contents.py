@@ -23,6 +23,7 @@ class Contents:
         self._extra: dict[str, tuple[str | None, datetime]] = {}
         """Display name, and when it was last changed."""
         self._creation: list[Decimal | None] = []
+        self._bodies: dict[str, JsonObject] = {}
 
     def create(self, call: HttpCall, now: datetime) -> JsonObject:
         """Make an object.
@@ -51,6 +52,7 @@ class Contents:
         if isinstance(content, Refused):
             raise Problem(content.message, status=content.status)
         self._extra[content.name] = (field(body, "displayName"), now)
+        self._bodies[content.name] = body
         self._creation.append(
             None if content.creation_cost is None else content.creation_cost.total
         )
@@ -92,6 +94,10 @@ class Contents:
         """
         _found(self._cache.delete(name, tenant))
         return {}
+
+    def front(self, name: str) -> JsonObject:
+        """Return what an object was made of; nothing, if there never was such an object."""
+        return self._bodies.get(name, {})
 
     def cost(self) -> Decimal | None:
         """Return what making and keeping all objects has cost, in USD; None if it is not known."""

@@ -16,8 +16,10 @@ _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.TOOL}
 _MODES = {"NONE": "none", "ANY": "any"}
 
 
-def parse(call: HttpCall) -> Prompt:
+def parse(call: HttpCall, front: JsonObject) -> Prompt:
     """Understand the body of `:generateContent` or `:streamGenerateContent`.
+
+    `front` is what the cached content was made of that the request names: the model sees its tools.
 
     Raises:
         Problem: the API refuses it.
@@ -31,7 +33,7 @@ def parse(call: HttpCall) -> Prompt:
     _check_pairs(contents)
     return Prompt(
         request=request,
-        ask=_ask(call, request, contents, config),
+        ask=_ask(call, request, contents, config, call.body.get("tools") or front.get("tools")),
         stream=call.path.endswith(":streamGenerateContent"),
         max_tokens=count_of(config, "maxOutputTokens", least=1),
         body=body,
@@ -163,7 +165,11 @@ def _named(value: Any) -> str | None:
 
 
 def _ask(
-    call: HttpCall, request: CacheRequest, contents: Sequence[JsonObject], config: JsonObject
+    call: HttpCall,
+    request: CacheRequest,
+    contents: Sequence[JsonObject],
+    config: JsonObject,
+    tools: Any,
 ) -> Ask:
     roles = [content.get("role", "user") for content in contents]
     turns = [index for index, role in enumerate(roles) if role == "model"]
@@ -176,7 +182,7 @@ def _ask(
         str(function["name"]): field(function, "parametersJsonSchema")
         or function.get("parameters")
         or {}
-        for tool in call.body.get("tools") or ()
+        for tool in tools or ()
         for function in field(tool, "functionDeclarations") or ()
     }
     tool_config = field(call.body, "toolConfig") or {}

@@ -60,6 +60,8 @@ def parse(call: HttpCall, provider: Provider) -> Prompt:
     )
     if provider is Provider.DEEPSEEK:
         identity = replace(identity, cache_key=body.get("user_id"))
+    elif body.get("cache_salt") is not None:
+        identity = replace(identity, cache_key=text_of(body, "cache_salt"))
     request = CacheRequest(
         identity=identity,
         tenant=call.tenant,

@@ -21,15 +21,16 @@ from agentkit.caching.simulate import Served
 from agentkit.caching.times import VirtualTime
 from agentkit.cli.plan.forecast import forecasts
 from agentkit.cli.plan.load import team_of
-from agentkit.cli.plan.providers import AnyAdapter
 from agentkit.cli.plan.turns import Sizes
 from agentkit.context import Document
 from agentkit.fake import FakeProvider
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.gemini import GeminiAdapter
+from agentkit.models.hosted.model import HostedModel
 from agentkit.models.hosted.openai_chat import ChatAdapter
 from agentkit.models.hosted.openai_chat.profiles import PROFILES
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
+from agentkit.models.hosted.wire import Adapter
 from agentkit.testing import ScriptedModel
 
 
@@ -51,7 +52,7 @@ class Desk(Agent[None, str]):
 class Recorder:
     """An adapter that keeps the bodies it finished."""
 
-    def __init__(self, adapter: AnyAdapter) -> None:
+    def __init__(self, adapter: Adapter[Any]) -> None:
         self._adapter = adapter
         self.bodies: list[Any] = []
 
@@ -63,7 +64,7 @@ class Recorder:
         return getattr(self._adapter, name)
 
 
-def claude(http: httpx2.AsyncClient, _: VirtualTime) -> AnyAdapter:
+def claude(http: httpx2.AsyncClient, _: VirtualTime) -> Adapter[Any]:
     client = AsyncAnthropic(api_key="k", base_url="http://fake", max_retries=0, http_client=http)
     return AnthropicAdapter("claude-sonnet-5-5", client=client)
 
@@ -73,13 +74,13 @@ def openai(http: httpx2.AsyncClient, path: str = "/v1") -> AsyncOpenAI:
     return AsyncOpenAI(api_key="k", base_url=url, max_retries=0, http_client=http)
 
 
-def gemini(http: httpx2.AsyncClient, time: VirtualTime) -> AnyAdapter:
+def gemini(http: httpx2.AsyncClient, time: VirtualTime) -> Adapter[Any]:
     options = types.HttpOptions(base_url="http://fake", httpx_async_client=http)
     client = genai.Client(api_key="k", http_options=options)
     return GeminiAdapter("gemini-3.8-flash", client=client, time=time)
 
 
-ADAPTERS: dict[str, Callable[[httpx2.AsyncClient, VirtualTime], AnyAdapter]] = {
+ADAPTERS: dict[str, Callable[[httpx2.AsyncClient, VirtualTime], Adapter[Any]]] = {
     "anthropic": claude,
     "openai": lambda http, _: ResponsesAdapter("gpt-6-sol", client=openai(http)),
     "openai, earlier": lambda http, _: ResponsesAdapter("gpt-5.4", client=openai(http)),
@@ -102,7 +103,7 @@ async def test_a_run_reads_and_writes_at_the_fake_what_was_foretold(name: str) -
     async with httpx2.AsyncClient(transport=fake.transport()) as http:
         recorder = Recorder(ADAPTERS[name](http, time))
         sizes = Sizes(turns=6)
-        (forecast,) = forecasts(planned, {name: recorder}, sizes, now=time.now())
+        (forecast,) = forecasts(planned, {name: HostedModel(recorder)}, sizes, now=time.now())
         assert forecast.error is None
         for body in recorder.bodies:
             async for _ in recorder.stream(body):

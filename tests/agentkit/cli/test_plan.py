@@ -18,8 +18,17 @@ from agentkit.cli import app
 
 AGENT = '''
 import sys
+from decimal import Decimal
 from agentkit import Agent, McpServer, tool
+from agentkit.caching.options import CacheOptions
+from agentkit.caching.policy import Rates
+from agentkit.caching.prices import PriceBook
 from agentkit.context import Document
+from agentkit.models.hosted.anthropic import AnthropicAdapter
+from agentkit.models.hosted.model import HostedModel
+
+
+DEAR = Rates(input=Decimal(1000), read=Decimal(0), output=Decimal(0))
 
 
 class Desk(Agent):
@@ -44,6 +53,19 @@ class Served(Desk):
 class Hooked(Desk):
     def volatile(self, turn):
         return self.deps.now()
+
+
+class Dear(Desk):
+    model = HostedModel(
+        AnthropicAdapter("claude-opus-5-5"),
+        cache=CacheOptions(
+            prices=PriceBook(overrides={"claude-opus-5-5": DEAR})
+        ),
+    )
+
+
+class Own(Desk):
+    model = "deepseek:deepseek-v4-pro"
 
 
 class Needy(Desk):
@@ -163,6 +185,20 @@ def test_all_providers_can_be_asked_for(plan: Callable[..., Result]) -> None:
     assert [each["error"] for each in found] == [None] * 14
 
 
+def test_the_agent_s_own_model_comes_first_with_its_own_options(
+    plan: Callable[..., Result],
+) -> None:
+    labels = [
+        each["model"] for each in json.loads(plan("plan_app:Own", "--json").stdout)["providers"]
+    ]
+    assert labels[0] == "deepseek:deepseek-v4-pro"
+    assert len(labels) == 4
+    dear = forecast(plan("plan_app:Dear", "--json"), "anthropic:claude-opus-5-5")
+    turn = dear["turns"][9]
+    assert turn["price_source"] == "override"
+    assert Decimal(turn["uncached_cost"]) == turn["input"] * Decimal(1000) / 1_000_000
+
+
 def test_an_unknown_price_is_unknown_and_not_zero(plan: Callable[..., Result]) -> None:
     result = plan("plan_app:Desk", "--json", "--provider", "vllm:my-own-model")
     found = forecast(result, "vllm:my-own-model")
@@ -210,7 +246,7 @@ def test_methods_that_need_a_real_run_are_left_out_with_a_note(
     [
         (["plan_app"], "write my_app:MyAgent"),
         (["no_such_app:Desk"], "there is no module 'no_such_app'"),
-        (["plan_app:Disk"], "its agents are: Desk, Hooked, Needy, Served, Small, desk"),
+        (["plan_app:Disk"], "its agents are: Dear, Desk, Hooked, Needy, Own, Served, Small, desk"),
         (["plan_app:number"], "no agent"),
         (["plan_app:Needy"], "cannot be made without arguments"),
         (["plan_app:Desk", "--provider", "nobody"], "there are: all, anthropic"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import openai as sdk
 import pytest
 from openai import AsyncOpenAI
@@ -193,6 +194,27 @@ async def test_unmarked_prefixes_of_deepseek_become_a_unit_when_they_are_seen_tw
     assert [each.read > 1_000 for each in served] == [False, False, True]
     assert served[1].miss_reason is not None
     assert served[1].miss_reason is not MissReason.NO_MARKS
+
+
+async def test_a_server_of_one_s_own_reads_whole_blocks_and_keeps_salts_apart(
+    http: httpx2.AsyncClient,
+) -> None:
+    vllm = AsyncOpenAI(
+        api_key="any", base_url="http://fake/vllm/v1", max_retries=0, http_client=http
+    )
+
+    async def read(salt: str) -> int:
+        request = ask("org/own-model", RULES, user("x"), extra_body={"cache_salt": salt})
+        usage = (await vllm.chat.completions.create(**request)).usage
+        assert usage is not None
+        assert usage.prompt_tokens_details is not None
+        return usage.prompt_tokens_details.cached_tokens or 0
+
+    assert await read("a") == 0
+    assert await read("b") == 0
+    again = await read("a")
+    assert again > 1_000
+    assert again % 16 == 0
 
 
 async def test_models_are_listed_for_each_client(openai: AsyncOpenAI) -> None:

@@ -137,6 +137,16 @@ async def test_cached_content_dies_with_its_ttl_and_belongs_to_its_key(
     assert (await http.get(url, headers=key)).status_code == 404
 
 
+async def test_the_model_sees_the_tools_of_a_cached_front(gemini: genai.Client) -> None:
+    front = types.CreateCachedContentConfig(system_instruction=RULES, tools=TOOLS)
+    made = await gemini.aio.caches.create(model=MODEL, config=front)
+    use = types.GenerateContentConfig(cached_content=made.name)
+    text = '/call look {"z": "x"}'
+    reply = await gemini.aio.models.generate_content(model=MODEL, contents=text, config=use)
+    assert reply.function_calls
+    assert reply.function_calls[0].args == {"z": "x"}
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx2
 import pytest
@@ -61,25 +63,24 @@ async def test_synchronous_clients_work_where_an_event_loop_runs() -> None:
         assert all(ask_all("http://fake", http))
 
 
-@pytest.fixture
-def server() -> Iterator[tuple[str, FakeProvider]]:
-    fake = FakeProvider()
+@contextmanager
+def serving(fake: FakeProvider) -> Iterator[str]:
     config = uvicorn.Config(fake.app, port=0, log_level="warning", lifespan="off")
     served = uvicorn.Server(config)
     listener = config.bind_socket()
     thread = threading.Thread(target=served.run, args=([listener],), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", fake
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         served.should_exit = True
         thread.join(10)
         listener.close()
 
 
-def test_the_same_clients_work_over_a_socket(server: tuple[str, FakeProvider]) -> None:
-    url, fake = server
-    with httpx2.Client() as http:
+def test_the_same_clients_work_over_a_socket() -> None:
+    fake = FakeProvider()
+    with serving(fake) as url, httpx2.Client() as http:
         read = ask_all(url, http)
         ledger = http.get(f"{url}/__ledger__").json()
         text = http.get(f"{url}/__ledger__", params={"format": "text"}).text
@@ -87,6 +88,21 @@ def test_the_same_clients_work_over_a_socket(server: tuple[str, FakeProvider]) -
     assert [total["read"] for total in ledger["totals"]] == read
     assert "anthropic:claude-sonnet-5-5" in text
     assert len(fake.requests) == 6
+
+
+def test_a_client_that_hangs_up_in_the_middle_is_noticed() -> None:
+    slow = FakeProvider(respond=lambda _: Reply(text="word " * 50, seconds=20))
+    body = {"model": "gpt-6-sol", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+    headers = {"authorization": "Bearer key"}
+    with serving(slow) as url, httpx2.Client() as http:
+        with http.stream(
+            "POST", f"{url}/v1/chat/completions", json=body, headers=headers
+        ) as response:
+            assert next(response.iter_bytes())
+        deadline = time.monotonic() + 10
+        while slow.records[0].status is None and time.monotonic() < deadline:
+            http.get(f"{url}/__ledger__")  # a round trip of the server's loop
+    assert slow.records[0].status == 499
 
 
 async def test_a_stream_is_not_collected_before_the_client_reads_it() -> None:
