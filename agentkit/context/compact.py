@@ -67,6 +67,9 @@ class Summarise:
     saved: Decimal | None
     """What it is expected to save over the requests that follow, in USD; None: unknown price.
     Below 0 where the conversation had come to its limit."""
+    switch_cost: Decimal | None
+    """What the summary and the first request of the new epoch cost more than going on with one
+    request would. For the ledger."""
     reason: str
     keeps_thinking: bool = False
 
@@ -182,7 +185,9 @@ def _by_price(
 ) -> Step:
     n_requests = rule.turns_left if turns_left is None else turns_left
     n_after = sizes.after(keep_turns, rule.summary_tokens)
-    saved = _saved(sizes, n_after, rule, prices, n_requests)
+    switch = _switch_cost(sizes, n_after, rule, prices)
+    fewer = prices.request(read=sizes.total) - prices.request(read=n_after)
+    saved = (n_requests - 1) * fewer - switch
     at_limit = sizes.total >= rule.limit_tokens
     if saved <= 0 and not at_limit:
         return Keep(
@@ -198,6 +203,7 @@ def _by_price(
         summary_tokens=rule.summary_tokens,
         n_after=n_after,
         saved=saved if prices.is_known else None,
+        switch_cost=switch if prices.is_known else None,
         reason=(
             f"{sizes.total} tokens are at the limit of {rule.limit_tokens}"
             if at_limit
@@ -207,15 +213,11 @@ def _by_price(
     )
 
 
-def _saved(
-    sizes: Sizes, n_after: int, rule: CompactionRule, prices: Prices, n_requests: int
-) -> Decimal:
-    keeping = n_requests * prices.request(read=sizes.total)
-    asking = prices.request(
-        read=sizes.total, written=data_tokens(rule.instruction.encode()), output=rule.summary_tokens
-    )
+def _switch_cost(sizes: Sizes, n_after: int, rule: CompactionRule, prices: Prices) -> Decimal:
+    n_instruction = data_tokens(rule.instruction.encode())
+    asking = prices.request(read=sizes.total, written=n_instruction, output=rule.summary_tokens)
     first = prices.request(read=sizes.front, written=n_after - sizes.front)
-    return keeping - asking - first - (n_requests - 1) * prices.request(read=n_after)
+    return asking + first - prices.request(read=sizes.total)
 
 
 def _turns_that_fit(sizes: Sizes, rule: CompactionRule) -> int:

@@ -58,6 +58,19 @@ class CompactionRule:
         if not self.instruction.strip():
             raise ValueError("instruction is empty; leave it out to have the default one")
 
+    @classmethod
+    def for_window(cls, window_tokens: int) -> CompactionRule:
+        """Return a rule for a model that can read so many tokens, its answer included.
+
+        A summary is forced at 80 % of them, and considered from half of them on.
+        """
+        trigger = window_tokens // 2
+        return cls(
+            trigger_tokens=trigger,
+            limit_tokens=window_tokens * 4 // 5,
+            summary_tokens=max(1, min(cls.summary_tokens, int(trigger * cls.target_ratio) // 3)),
+        )
+
     @property
     def target_tokens(self) -> int:
         """How long a new epoch may be at its beginning."""

@@ -2,7 +2,9 @@
 
 plan.py      what belongs to a team, from its root agent; checks it; connects nothing
 members.py   Team and Member: one sorted superset of tools, and a mask and a front for each agent
-opening.py   connects the MCP servers of a team and makes its members
+opening.py   connects the MCP servers of a team and makes its members; sources.py: whose line is it
+pinned.py    a conversation keeps the toolset that it was begun with
+builds.py    builds a team to look at its fronts, here and in other processes; for tests
 delegate.py  a subagent as a tool
 fan_out.py   many tasks at once; failures are results
 spawn.py     runs one subagent below a run

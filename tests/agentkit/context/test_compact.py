@@ -269,6 +269,7 @@ def test_the_saving_is_exact() -> None:
     later = 11 * step.n_after * Decimal("0.1")
 
     assert step.saved == (12 * step.n_before * Decimal("0.1") - asking - new - later) * per
+    assert step.switch_cost == (asking + new - step.n_before * Decimal("0.1")) * per
 
 
 def test_a_price_that_jumps_with_the_length_makes_a_summary_pay_early() -> None:
@@ -321,6 +322,16 @@ def test_an_empty_summary_is_refused_and_the_context_stays() -> None:
 def test_rules_that_cannot_work_are_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         CompactionRule(**changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("window", [2_048, 32_768, 200_000, 1_000_000])
+def test_a_rule_for_a_window_leaves_room_for_the_answer_and_a_gap(window: int) -> None:
+    rule = CompactionRule.for_window(window)
+
+    assert rule.trigger_tokens < rule.limit_tokens < window
+    assert 3 * rule.summary_tokens <= rule.target_tokens < rule.trigger_tokens - rule.summary_tokens
+    with pytest.raises(ValueError):
+        CompactionRule.for_window(2)
 
 
 def test_clearing_tool_results_by_the_provider_is_chosen_where_it_costs_less() -> None:
