@@ -37,7 +37,8 @@ class AnthropicAdapter:
     """Anthropic's API for one model. Usable from several event loops and threads.
 
     The API has no seed: `Settings.seed` is left out. It has no mask of tools either: the loop
-    refuses calls of masked tools.
+    refuses calls of masked tools. Where the newest models bind thinking to all that lies before it,
+    what they think behind volatile text is shown and not sent back: no later request has that text.
 
     Args:
         model: the API's name, e.g. `claude-sonnet-5-5`.

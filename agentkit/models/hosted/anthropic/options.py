@@ -18,6 +18,7 @@ Thinking: TypeAlias = Literal["adaptive", "between_tools", "disabled"] | int
 _MIN_BUDGET = 1_024
 """Client 2.14.0, docstring of `budget_tokens`."""
 
+_UPDATES_BETA = "thinking-display-updates-2026-08-18"
 _EDIT_BETAS = {
     # names in client 2.14.0, `AnthropicBetaParam`
     "clear_tool_uses_20250919": "context-management-2025-06-27",
@@ -44,8 +45,9 @@ class AnthropicOptions:
 
     thinking: Thinking | None = None
     """None leaves it to the model."""
-    thinking_display: Literal["summarized", "omitted"] | None = None
-    """For adaptive and budgeted thinking; `omitted` keeps the signature and no text."""
+    thinking_display: Literal["summarized", "omitted", "updates"] | None = None
+    """What is seen of adaptive or budgeted thinking. `omitted` has the signature and no text; on the
+    newest models it is the default, and what they say between tool calls is thinking too."""
     effort: Effort | None = None
     max_tokens: int | None = None
     """Bound on one turn where `Settings.max_tokens` is None. None: by the model."""
@@ -77,6 +79,10 @@ class AnthropicOptions:
                 f"a thinking budget must be an int of at least {_MIN_BUDGET} tokens, "
                 f"got {self.thinking!r}"
             )
+        if self.thinking_display is not None and self.thinking is None:
+            raise ConfigurationError(
+                f"thinking_display {self.thinking_display!r} needs thinking; set thinking='adaptive'"
+            )
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
         taken = sorted(_OWN_FIELDS & self.extra_body.keys())
@@ -99,6 +105,8 @@ class AnthropicOptions:
             else []
         )
         needed = {_EDIT_BETAS[kind] for kind in kinds if kind in _EDIT_BETAS}
+        if self.thinking_display == "updates":
+            needed.add(_UPDATES_BETA)
         return tuple(sorted(needed | set(self.betas)))
 
     @property

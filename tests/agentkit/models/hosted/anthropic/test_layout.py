@@ -404,6 +404,22 @@ def test_options_are_part_of_what_entries_are_keyed_by() -> None:
     assert as_the_sdk_types_it(sent(used, request), beta=True) == body
 
 
+def test_features_in_beta_get_their_headers() -> None:
+    edits = {"edits": [{"type": "clear_thinking_20251015"}, {"type": "compact_20260112"}]}
+    options = AnthropicOptions(
+        context_management=edits,
+        thinking="adaptive",
+        thinking_display="updates",
+        betas=("context-1m-2025-08-07", "compact-2026-01-12"),
+    )
+    assert options.all_betas == (
+        "compact-2026-01-12",
+        "context-1m-2025-08-07",
+        "context-management-2025-06-27",
+        "thinking-display-updates-2026-08-18",
+    )
+
+
 def test_options_cannot_be_changed_from_outside() -> None:
     edits: dict[str, Any] = {"edits": [{"type": "clear_tool_uses_20250919", "keep": 1}]}
     used = adapter(context_management=edits)
@@ -417,6 +433,7 @@ def test_options_cannot_be_changed_from_outside() -> None:
     [
         ({"thinking": 100}, "at least 1024"),
         ({"thinking": True}, "at least 1024"),
+        ({"thinking_display": "omitted"}, "thinking='adaptive'"),
         ({"max_tokens": 0}, "at least 1"),
         ({"extra_body": {"messages": []}}, "messages"),
         ({"context_management": {"edits": float("nan")}}, "no JSON value"),
