@@ -107,6 +107,7 @@ fake provider at {url} (Ctrl-C stops). Any text is an API key; each key has cach
   Anthropic   ANTHROPIC_BASE_URL={url}      ANTHROPIC_API_KEY=any
   OpenAI      OPENAI_BASE_URL={url}/v1      OPENAI_API_KEY=any
   DeepSeek    base_url="{url}/deepseek"     (OpenAI's client)
+  vLLM        base_url="{url}/vllm/v1"      (and sglang, trtllm, xai, mistral, groq, moonshot)
   Gemini      GOOGLE_GEMINI_BASE_URL={url}  GEMINI_API_KEY=any
 
   ledger      {url}/__ledger__              ?format=text for people

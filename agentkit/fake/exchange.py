@@ -24,6 +24,8 @@ Receive: TypeAlias = Callable[[], Awaitable[_Message]]
 Send: TypeAlias = Callable[[_Message], Awaitable[None]]
 
 _CLIENT_GONE = 499
+_BROKEN = 502
+"""What the ledger calls a response that broke off."""
 
 
 class Exchange:
@@ -95,9 +97,12 @@ class Exchange:
         headers = {**self._headers(), "content-type": self._api.media_type}
         await _start(send, 200, headers)
         await _send_part(send, self._api.opening(self._prompt, answer, before))
-        for delta in deltas:
+        for delta in deltas[: reply.breaks_after]:
             await self._sleep(pause)
             await _send_part(send, delta)
+        if reply.breaks_after is not None:
+            self._abort(_BROKEN)
+            return  # without an end: server and transport take it for a broken connection
         served = self._end(blocks)
         await _send_part(send, self._api.closing(self._prompt, answer, served, _thinking(blocks)))
         await send({"type": "http.response.body", "body": b"", "more_body": False})

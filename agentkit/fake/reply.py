@@ -41,6 +41,8 @@ class Reply:
     """From the arrival of the request to the first byte of the response, in seconds."""
     seconds: float = 0.0
     """From the first byte to the last."""
+    breaks_after: int | None = None
+    """The connection of a stream breaks after this many pieces; None: it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""The Messages API: parse.py with checks.py, answer.py, diagnose.py."""
+"""The Messages API: parse.py with settings.py and checks.py, answer.py, diagnose.py."""

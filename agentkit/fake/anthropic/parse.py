@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
 from agentkit.caching.policy import BlockKind, Speed, Terms
-from agentkit.caching.request import Block, CacheRequest, Identity, Mark, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Mark, Message, Role
 from agentkit.fake.anthropic.checks import check_messages, check_tools
+from agentkit.fake.anthropic.settings import identity, tool_choice
 from agentkit.fake.api import HttpCall, Prompt
 from agentkit.fake.fields import (
     JsonObject,
@@ -19,7 +19,7 @@ from agentkit.fake.fields import (
     objects_of,
     text_of,
 )
-from agentkit.fake.pieces import block_of, digest, mark_of
+from agentkit.fake.pieces import block_of, mark_of
 from agentkit.fake.reply import Ask
 
 _KINDS = {
@@ -61,9 +61,9 @@ def parse(call: HttpCall) -> Prompt:
     contents = [_contents(message, index) for index, message in enumerate(messages)]
     check_messages(messages, contents)
     stream = flag_of(body, "stream")
-    choice, parallel = _tool_choice(body, tools)
+    choice, parallel = tool_choice(body, tools)
     request = CacheRequest(
-        identity=_identity(call, model, tools, contents, choice, parallel),
+        identity=identity(call, model, tools, contents, choice, parallel),
         tenant=call.tenant,
         tools=tuple(_tool(tool, index) for index, tool in enumerate(tools)),
         system=tuple(_system(body.get("system"))),
@@ -182,71 +182,6 @@ def _tool_result(part: JsonObject, path: str, mark: Mark | None) -> Block:
         mark = mark or own
     plain = {**part, "content": pieces} if inner is not None else dict(part)
     return block_of(plain, BlockKind.TOOL_RESULT, mark=mark)
-
-
-def _tool_choice(body: JsonObject, tools: Sequence[JsonObject]) -> tuple[str, bool]:
-    value = body.get("tool_choice")
-    if value is None:
-        return "auto", True
-    choice = object_of(value, "tool_choice")
-    parallel = not choice.get("disable_parallel_tool_use", False)
-    kind = text_of(choice, "type", "tool_choice")
-    if kind in ("auto", "none", "any"):
-        if kind != "none" and not tools:
-            raise Problem("tool_choice: may only be specified while providing tools")
-        return kind, parallel
-    name = text_of(choice, "name", "tool_choice")
-    if kind != "tool" or name not in {tool.get("name") for tool in tools}:
-        raise Problem(f"tool_choice: tool {name!r} not found in provided tools")
-    return name, parallel
-
-
-def _identity(
-    call: HttpCall,
-    model: str,
-    tools: Sequence[JsonObject],
-    contents: Sequence[tuple[JsonObject, ...]],
-    choice: str,
-    parallel: bool,
-) -> Identity:
-    body = call.body
-    output = object_of(body.get("output_config") or {}, "output_config")
-    betas = call.headers.get("anthropic-beta", "")
-    kinds = [str(tool.get("type", "")) for tool in tools]
-    return Identity(
-        model=model,
-        tool_choice=choice,
-        parallel_tools=parallel,
-        thinking=_thinking(body.get("thinking")),
-        effort=output.get("effort"),
-        output_format=_named(output.get("format", body.get("output_format"))),
-        context_management=_named(body.get("context_management")),
-        web_tools=any(kind.startswith(("web_search", "web_fetch")) for kind in kinds),
-        citations=any(
-            (part.get("citations") or {}).get("enabled", False)
-            for parts in contents
-            for part in parts
-            if part.get("type") in ("document", "search_result")
-        ),
-        betas=frozenset(name.strip() for name in betas.split(",") if name.strip()),
-    )
-
-
-def _thinking(value: object) -> str | None:
-    if value is None:
-        return None
-    thinking = object_of(value, "thinking")
-    match thinking.get("type"):
-        case "disabled":
-            return None
-        case "enabled":
-            return f"enabled:{thinking.get('budget_tokens')}"
-        case kind:
-            return str(kind)
-
-
-def _named(value: Any) -> str | None:
-    return None if value is None else digest(value).hex()
 
 
 def _ask(

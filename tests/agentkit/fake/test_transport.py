@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
@@ -123,6 +123,28 @@ async def test_a_stream_is_not_collected_before_the_client_reads_it() -> None:
             rest = [part async for part in parts]
             assert len(rest) > 30
     assert fake.records[0].status == 200
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_response_that_breaks_off_is_a_broken_connection(in_process: bool) -> None:
+    fake = FakeProvider(respond=lambda _: Reply(text="word " * 50, breaks_after=3))
+    body = {"model": "gpt-6-sol", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+    headers = {"authorization": "Bearer key"}
+    parts: list[bytes] = []
+    with ExitStack() as stack:
+        url = "http://fake" if in_process else stack.enter_context(serving(fake))
+        http = stack.enter_context(
+            httpx2.Client(transport=fake.transport() if in_process else None)
+        )
+        response = stack.enter_context(
+            http.stream("POST", f"{url}/v1/chat/completions", json=body, headers=headers)
+        )
+        with pytest.raises(httpx2.RemoteProtocolError):
+            parts.extend(response.iter_bytes())
+    assert b"word" in b"".join(parts)
+    assert b"[DONE]" not in b"".join(parts)
+    assert fake.records[0].status == 502
+    assert isinstance(fake.records[0].outcome, Served)
 
 
 async def test_an_error_of_the_responder_reaches_the_client() -> None:
