@@ -12,6 +12,10 @@ what was changed and where (names, paths, ids, numbers exactly), what failed and
 to be done next. Answer with the summary only, in plain text. Do not call any tool in this turn."""
 
 
+_TARGET_RATIO = Decimal("0.4")
+_SUMMARY_TOKENS = 2_000
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionRule:
     """When a conversation is begun anew from a summary. Lengths are in tokens.
@@ -24,11 +28,11 @@ class CompactionRule:
     trigger_tokens: int = 100_000
     limit_tokens: int = 160_000
     """E.g. 80 % of what the model can read."""
-    target_ratio: Decimal = Decimal("0.4")
+    target_ratio: Decimal = _TARGET_RATIO
     """The new epoch is at most this share of `trigger_tokens`; turns are kept as far as it goes."""
     keep_turns: int = 4
     """Turns that are kept as they are, at most."""
-    summary_tokens: int = 2_000
+    summary_tokens: int = _SUMMARY_TOKENS
     """How long a summary is expected to be."""
     turns_left: int = 12
     """Requests expected after it, where nobody knows better."""
@@ -68,7 +72,7 @@ class CompactionRule:
         return cls(
             trigger_tokens=trigger,
             limit_tokens=window_tokens * 4 // 5,
-            summary_tokens=max(1, min(cls.summary_tokens, int(trigger * cls.target_ratio) // 3)),
+            summary_tokens=max(1, min(_SUMMARY_TOKENS, int(trigger * _TARGET_RATIO) // 3)),
         )
 
     @property
