@@ -46,8 +46,8 @@ class AnthropicOptions:
     thinking: Thinking | None = None
     """None leaves it to the model."""
     thinking_display: Literal["summarized", "omitted", "updates"] | None = None
-    """What is seen of adaptive or budgeted thinking. `omitted` has the signature and no text; on the
-    newest models it is the default, and what they say between tool calls is thinking too."""
+    """What is seen of adaptive or budgeted thinking. `omitted`, the default of the newest models,
+    has no text, and what these models say between tool calls is thinking too."""
     effort: Effort | None = None
     max_tokens: int | None = None
     """Bound on one turn where `Settings.max_tokens` is None. None: by the model."""
@@ -81,7 +81,8 @@ class AnthropicOptions:
             )
         if self.thinking_display is not None and self.thinking is None:
             raise ConfigurationError(
-                f"thinking_display {self.thinking_display!r} needs thinking; set thinking='adaptive'"
+                f"thinking_display {self.thinking_display!r} needs thinking; "
+                "set thinking='adaptive'"
             )
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ConfigurationError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
