@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,8 @@ def assert_stable_build(build: Callable[[], Agent[Any, Any]], *, other_processes
     from agentkit.team.builds import fronts, fronts_elsewhere
 
     first = fronts(build())
-    later = [fronts(build())]
-    later += [fronts_elsewhere(build, hash_seed=seed + 1) for seed in range(other_processes)]
-    for second in later:
+    elsewhere = (fronts_elsewhere(build, hash_seed=seed) for seed in range(1, other_processes + 1))
+    for second in itertools.chain([fronts(build())], elsewhere):
         if first.keys() != second.keys():
             raise AssertionError(
                 f"the team differs from build to build: {sorted(first)} and {sorted(second)}"
@@ -93,14 +93,16 @@ def assert_extends(earlier: bytes, later: bytes) -> None:
 def assert_prefix_stable(calls: Iterable[ModelCall]) -> None:
     """Check that in each run every request extends the one before, and shows the same tools.
 
-    Give it `ScriptedModel.calls`; calls of several runs may be mixed.
+    Give it `ScriptedModel.calls`; calls of several runs may be mixed. Where a run has begun a new
+    epoch on purpose, its requests are compared from there on.
 
     Raises:
         AssertionError: shows where two requests of a run part.
     """
-    last: dict[str, ModelCall] = {}
+    last: dict[tuple[str, int], ModelCall] = {}
     for call in calls:
-        before = last.get(call.request.run_id)
+        epoch = (call.request.run_id, call.request.epoch)
+        before = last.get(epoch)
         if before is not None:
             assert_extends(before.wire, call.wire)
-        last[call.request.run_id] = call
+        last[epoch] = call
