@@ -7,9 +7,9 @@ import difflib
 import inspect
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
 from typing_extensions import TypeVar
@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 from agentkit.blocks import UserMessage
 from agentkit.checks import check_configuration, message_of
 from agentkit.context import Context, Document
+from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import AgentkitError, ConfigurationError
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
@@ -27,6 +28,7 @@ from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
 from agentkit.toolset import Tool
 from agentkit.toolset.mcp import McpServer
+from agentkit.usage import Usage
 from agentkit.warn import users_line
 
 Deps = TypeVar("Deps", default=None)
@@ -34,6 +36,10 @@ Output = TypeVar("Output", default=str)
 
 _NO_DEPS: Any = None
 """The default of `deps`: fits where nobody declared a type for them."""
+_OF_CLASS: Any = object()
+"""Not given, where None has a meaning of its own."""
+_LENGTHS_KEPT = 1_024
+"""Conversations whose length is remembered for when they go on."""
 
 
 ToolSource: TypeAlias = Tool | McpServer | Callable[..., object]
@@ -91,6 +97,13 @@ class Agent(Generic[Deps, Output]):
     """How often a turn is asked again after a failure that may pass."""
     max_parallel: int = 8
     """Tool calls of one turn that run at the same time."""
+    compaction: CompactionRule | None = CompactionRule()
+    """When a conversation goes on from a summary of itself; None: never.
+
+    Its lengths are in tokens. Where a model says how long its prompts may be, they are cut to that;
+    for other small models set them, e.g. `CompactionRule(trigger_tokens=4_000, limit_tokens=6_000,
+    summary_tokens=300)`.
+    """
     deps: Deps
     """What the tools need: connections, settings, the user's identity. The model never sees it.
 
@@ -120,12 +133,13 @@ class Agent(Generic[Deps, Output]):
         max_repairs: int | None = None,
         max_retries: int | None = None,
         max_parallel: int | None = None,
+        compaction: CompactionRule | None = _OF_CLASS,
     ) -> None:
         if deps is not None or not hasattr(self, "deps"):
             self.deps = deps
         given = {key: value for key, value in locals().items() if key in _CONFIGURATION}
         for key, value in given.items():
-            if value is not None:
+            if value is not _OF_CLASS and (value is not None or key == "compaction"):
                 setattr(self, key, value)
         self.name = self.name or _name_of(type(self))
         if self.output_type is None:
@@ -286,6 +300,16 @@ class Agent(Generic[Deps, Output]):
         self._fronts |= {digest}
         return is_new
 
+    def length_of(self, context: Context) -> Usage | None:
+        """Return what the last request of a conversation has reported, if it was made here."""
+        return self._lengths.get(context.digest)
+
+    def remember_length(self, context: Context, usage: Usage | None) -> None:
+        """Keep what the last request of a conversation has reported, for when it goes on."""
+        if usage is not None:
+            latest = [*self._lengths.items(), (context.digest, usage)]
+            self._lengths = dict(latest[-_LENGTHS_KEPT:])
+
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CONFIGURATION and self._is_fixed:
             raise ConfigurationError(
@@ -313,6 +337,8 @@ class Agent(Generic[Deps, Output]):
     _subagents: tuple[Agent[Any, Any], ...] | None = None
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
+    _lengths: Mapping[str, Usage] = MappingProxyType({})
+    """What the last requests of conversations have reported, by the digest of their contexts."""
 
     def _check_known(self, name: str) -> None:
         # Only here is a name surely a mistake: subclasses keep things of their own, set in
@@ -353,6 +379,7 @@ class _Session:
 
 _CONFIGURATION = frozenset(
     (
+        "compaction",
         "examples",
         "instructions",
         "knowledge",

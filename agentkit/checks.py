@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.blocks import UserMessage
 from agentkit.context import Context, Document
+from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import ConfigurationError
 from agentkit.models.base import Settings, is_whole
 
@@ -47,6 +48,8 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         _check_subagent(agent, subagent)
     if not isinstance(agent.settings, Settings):
         raise _wrong(agent, "settings", "must be Settings(...)")
+    if not isinstance(agent.compaction, CompactionRule | None):
+        raise _wrong(agent, "compaction", "must be CompactionRule(...), or None for never")
     for limit, least in _LIMITS.items():
         value = getattr(agent, limit)
         if not is_whole(value, least):

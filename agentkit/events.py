@@ -161,6 +161,25 @@ class TurnDropped:
     kind: Literal["turn_dropped"] = field(default="turn_dropped", init=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextCompacted:
+    """The conversation goes on from a summary: a new epoch with the same front.
+
+    It comes between two turns. The request for the summary is one of the run's requests; what the
+    model said in it is told by no event.
+    """
+
+    turn: int
+    """Number of the turn that is asked next, from 0."""
+    tokens_before: int
+    tokens_after: int
+    """Estimated; what the next request reports is exact."""
+    reason: str
+    advice: str | None = None
+    """A way of the provider's own that would cost less; the adapter's options turn it on."""
+    kind: Literal["context_compacted"] = field(default="context_compacted", init=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResultEvent:
     """A tool answered. Results come as they are ready; the context has them in call order."""
@@ -198,7 +217,9 @@ class RunEnd:
     kind: Literal["run_end"] = field(default="run_end", init=False)
 
 
-OwnEvent: TypeAlias = ModelEvent | TurnEnd | TurnDropped | ToolResultEvent | RunPaused | RunEnd
+OwnEvent: TypeAlias = (
+    ModelEvent | TurnEnd | TurnDropped | ContextCompacted | ToolResultEvent | RunPaused | RunEnd
+)
 """An event of one run itself."""
 Event: TypeAlias = OwnEvent | SubagentEvent
 """An event of a run or of any run below it."""

@@ -7,34 +7,22 @@ get their results. So whatever interrupts a run, its context is one that a model
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass, fields
 from typing import TypeAlias, assert_never
 
+from agentkit.asking import ModelTurn
 from agentkit.blocks import ToolCall, UserMessage
 from agentkit.calls import CallBatch
-from agentkit.context import Context
-from agentkit.errors import ModelError, OutputError, RunError, TurnLimitReached
-from agentkit.events import (
-    Event,
-    ModelEvent,
-    RunEnd,
-    RunPaused,
-    Turn,
-    TurnBuilder,
-    TurnDropped,
-    TurnEnd,
-)
+from agentkit.compacting import compact
+from agentkit.errors import OutputError, RunError, TurnLimitReached
+from agentkit.events import Event, RunEnd, RunPaused, Turn
 from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
 from agentkit.output import BadOutput
 from agentkit.result import RunResult
 from agentkit.state import RunState
-
-_FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +73,13 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
         run.context = run.context.append(prompt)
     try:
         for index in itertools.count():
-            ask = _ModelTurn(run, index)
+            ask = ModelTurn(run, index)
             # 1. The model speaks, unless a limit or a pause keeps it from it.
-            if (outcome := before_turn(run, index)) is None:
-                async with aclosing(ask.events()) as model_events:
-                    async for model_event in model_events:
-                        yield model_event
-                outcome = decide(run, ask.turn, ask.request.tool_choice)
+            async with aclosing(_ask(run, ask)) as asked:
+                async for event in asked:
+                    yield event
             # 2. What it said becomes part of the context, and is acted on.
+            outcome = _outcome(run, ask)
             match outcome:
                 case CallTools(calls):
                     async with aclosing(_call_tools(run, ask, calls)) as call_events:
@@ -118,6 +105,28 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
     except RunError as error:
         error.partial = run.record()
         raise
+
+
+async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
+    """Ask the model; before that, a conversation that got too long goes on from a summary."""
+    if before_turn(run, ask.index) is not None:
+        return
+    async with aclosing(compact(run, ask.index)) as compactions:
+        async for compaction in compactions:
+            yield compaction
+    # Again: a pause may have been asked for while the summary was written.
+    if before_turn(run, ask.index) is None:
+        async with aclosing(ask.events()) as model_events:
+            async for event in model_events:
+                yield event
+
+
+def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
+    if ask.is_answered:
+        return decide(run, ask.turn, ask.request.tool_choice)
+    outcome = before_turn(run, ask.index)
+    assert outcome is not None, "the model was not asked for no reason"
+    return outcome
 
 
 def before_turn(run: RunState, index: int) -> Outcome | None:
@@ -157,7 +166,7 @@ def decide(run: RunState, turn: Turn, choice: ToolChoice) -> Outcome:
 
 
 async def _call_tools(
-    run: RunState, ask: _ModelTurn, calls: tuple[ToolCall, ...]
+    run: RunState, ask: ModelTurn, calls: tuple[ToolCall, ...]
 ) -> AsyncGenerator[Event, None]:
     """Append the turn and the results of its calls, in one step, however this ends."""
     opened = run.context.append(ask.turn.message)
@@ -182,61 +191,6 @@ def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextMan
     return nullcontext()
 
 
-class _ModelTurn:
-    """One turn of the model, asked as often as its failures allow."""
-
-    def __init__(self, run: RunState, index: int) -> None:
-        self._run = run
-        self._index = index
-        self._request: ModelRequest | None = None
-        self._turn: Turn | None = None
-
-    @property
-    def request(self) -> ModelRequest:
-        """What the model was asked."""
-        assert self._request is not None, "events() has not run"
-        return self._request
-
-    @property
-    def turn(self) -> Turn:
-        """What the model answered."""
-        assert self._turn is not None, "events() has not run to its end"
-        return self._turn
-
-    def appended_to(self, context: Context) -> Context:
-        """The context with the turn; as it is, if the model was not asked."""
-        return context if self._turn is None else context.append(self._turn.message)
-
-    @property
-    def end(self) -> TurnEnd:
-        """The event that says so."""
-        return TurnEnd(index=self._index, turn=self.turn)
-
-    async def events(self) -> AsyncGenerator[ModelEvent | TurnDropped, None]:
-        """Ask, and yield what the model says."""
-        for attempt in itertools.count():
-            self._request = self._run.member.request(self._run, self._index, attempt)
-            builder = TurnBuilder()
-            try:
-                stream = self._run.member.model.stream(self._request)
-                async with aclosing(stream) as model_events:
-                    async for event in model_events:
-                        builder.push(event)
-                        yield event
-                self._turn = builder.finish()
-            except ModelError as error:
-                self._run.count_request(*builder.spent, builder.verdict)
-                if not error.retryable or attempt >= self._run.member.agent.max_retries:
-                    raise
-                wait_s = _wait_s(error, attempt)
-                yield TurnDropped(index=self._index, error=error, wait_s=wait_s)
-                await asyncio.sleep(wait_s)
-            else:
-                turn = self._turn
-                self._run.count_request(turn.usage, turn.timing, turn.verdict)
-                return
-
-
 def _result(run: RunState, turn: Turn, output: object) -> RunResult[object]:
     record = run.record()
     return RunResult(
@@ -255,9 +209,3 @@ def _correction(turn: Turn, problem: BadOutput, choice: ToolChoice) -> str:
         f"Your answer does not fit the required form:\n{problem}\n{cut}"
         "Answer again, with nothing but the corrected JSON value."
     )
-
-
-def _wait_s(error: ModelError, attempt: int) -> float:
-    if error.retry_after_s is not None:
-        return error.retry_after_s
-    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt)

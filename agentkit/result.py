@@ -27,7 +27,11 @@ class RunRecord:
     Continue the conversation with `agent.run("...", context=result.context)`.
     """
     messages: tuple[Message, ...]
-    """What this run added to the context's history."""
+    """What this run added to the history, as it was said.
+
+    Also what a summary stands for in `context` now. The request for a summary and the answer to it
+    are no part of it.
+    """
     requests: tuple[RequestRecord, ...]
     """All model requests: its own, then those of each run below, in the order of their start.
 

@@ -18,6 +18,7 @@ from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
+    from agentkit.models.base import ModelRequest
     from agentkit.team.members import Member
 
 
@@ -41,6 +42,13 @@ class RunState:
         self.epoch = 0
         """How often the context was begun anew on purpose."""
         self.context = context
+        self.last_request: ModelRequest | None = None
+        """What the model was asked last."""
+        self.last_usage: Usage | None = None
+        """How long the context was then; None: not known, as at the beginning of an epoch."""
+        self.summary_not_before = 0
+        """After a summary that failed: the turn before which none is asked for again."""
+        self.n_failed_summaries = 0
         self.pause_requested = False
         self.n_repairs = 0
         """How often the model was asked to correct its answer."""
@@ -49,6 +57,8 @@ class RunState:
         self.broken: AssertionError | None = None
         """A failed assertion in a run below. It is no subagent's failure, but ends everything."""
         self._n_old_messages = len(context.messages)
+        self._said_before: tuple[Message, ...] = ()
+        """What this run added in the epochs before."""
         self._requests: list[RequestRecord] = []
         self._below: list[RunState] = []
         self._children: list[Outcome] = []
@@ -67,6 +77,14 @@ class RunState:
         )
         self._below.append(below)
         return below
+
+    def begin_epoch(self, context: Context) -> None:
+        """Go on with a context that was begun anew, and holds what was said before."""
+        self._said_before = self.new_messages
+        self._n_old_messages = len(context.messages)
+        self.context = context
+        self.last_usage = None
+        self.epoch += 1
 
     @property
     def is_below(self) -> bool:
@@ -122,8 +140,8 @@ class RunState:
 
     @property
     def new_messages(self) -> tuple[Message, ...]:
-        """What this run has added to the history."""
-        return self.context.messages[self._n_old_messages :]
+        """What this run has added to the history, over all its epochs."""
+        return (*self._said_before, *self.context.messages[self._n_old_messages :])
 
     def _all_requests(self) -> Iterator[RequestRecord]:
         # Not in order of time: which of two runs at once ends a request first is chance, and equal

@@ -101,11 +101,15 @@ class RunStream(Generic[Output]):
             member, context = _begin(team.root, self._given)
             self._run = RunState(member=member, context=context, path=(member.name,))
             self._run.pause_requested = self._pause_requested
-            async with aclosing(run_loop(self._run, self._prompt)) as events:
-                async for event in events:
-                    if isinstance(event, RunEnd):
-                        self._result = cast("RunResult[Output]", event.result)
-                    yield event
+            self._run.last_usage = self._agent.length_of(context)
+            try:
+                async with aclosing(run_loop(self._run, self._prompt)) as events:
+                    async for event in events:
+                        if isinstance(event, RunEnd):
+                            self._result = cast("RunResult[Output]", event.result)
+                        yield event
+            finally:
+                self._agent.remember_length(self._run.context, self._run.last_usage)
 
 
 def _begin(member: Member, given: Context | None) -> tuple[Member, Context]:

@@ -16,7 +16,9 @@ from agentkit.toolset import Toolset
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
+    from agentkit.caching.policy.edits import ContextEdit
     from agentkit.caching.verdict import Verdict
+    from agentkit.context.prices import Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,29 @@ class KeepsAlive(Protocol):
         self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
     ) -> AbstractAsyncContextManager[None]:
         """Keep the request's prefix alive inside the context; tell what each ping cost."""
+        ...
+
+
+@runtime_checkable
+class HasPrices(Protocol):
+    """A model for which it is known what tokens cost."""
+
+    def prices(self) -> Prices:
+        """Return today's prices, for decisions about a context."""
+        ...
+
+    def context_edits(self) -> tuple[ContextEdit, ...]:
+        """Return how the provider itself can shorten a conversation."""
+        ...
+
+
+@runtime_checkable
+class HasWindow(Protocol):
+    """A model that says how long its prompts may be."""
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The most tokens of a prompt and its answer; None: not known."""
         ...
 
 

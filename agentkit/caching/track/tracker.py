@@ -80,6 +80,11 @@ class CacheTracker:
         self._contexts: OrderedDict[str, Ticket] = OrderedDict()
         """By digest of the context: the last answered request that had it."""
 
+    @property
+    def policy(self) -> Policy:
+        """The rules of today, with the user's own prices."""
+        return self._options.prices.applied(self._policies.on(self._time.now().date()))
+
     async def enter(self, layout: Layout, request: ModelRequest) -> Ticket:
         """Plan a request; wait first, while another writes the prefix that both have.
 

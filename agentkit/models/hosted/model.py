@@ -18,10 +18,12 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Generic
 
 from agentkit.caching.options import CacheOptions
+from agentkit.caching.policy.edits import ContextEdit, context_edits
 from agentkit.caching.times import RealTime, Time
 from agentkit.caching.track.ticket import Ticket
 from agentkit.caching.track.tracker import CacheTracker
 from agentkit.caching.verdict import Verdict
+from agentkit.context.prices import Prices
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Adapter, Closing, LayoutT
@@ -79,6 +81,14 @@ class HostedModel(Generic[LayoutT]):
     def siblings_start_together(self) -> bool:
         """True: `stream` itself lets one request go ahead where that is cheaper."""
         return True
+
+    def prices(self) -> Prices:
+        """Return today's prices, for decisions about a context."""
+        return Prices(row=self._tracker.policy.prices, at=self._time.now())
+
+    def context_edits(self) -> tuple[ContextEdit, ...]:
+        """Return how the provider itself can shorten a conversation."""
+        return context_edits(self._adapter.provider)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model; see `Model.stream`. `CacheEvent` comes before `ModelEnd`."""

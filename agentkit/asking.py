@@ -1,0 +1,85 @@
+"""One turn of the model, asked as often as its failures allow."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from agentkit.context import Context
+from agentkit.errors import ModelError
+from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
+from agentkit.models.base import ModelRequest
+from agentkit.state import RunState
+
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 30.0
+
+
+class ModelTurn:
+    """A question to the model, and its answer."""
+
+    def __init__(self, run: RunState, index: int) -> None:
+        self._run = run
+        self.index = index
+        """Number of the turn within its run, from 0."""
+        self._request: ModelRequest | None = None
+        self._turn: Turn | None = None
+
+    @property
+    def request(self) -> ModelRequest:
+        """What the model was asked."""
+        assert self._request is not None, "events() has not run"
+        return self._request
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the model has answered."""
+        return self._turn is not None
+
+    @property
+    def turn(self) -> Turn:
+        """What the model answered."""
+        assert self._turn is not None, "events() has not run to its end"
+        return self._turn
+
+    def appended_to(self, context: Context) -> Context:
+        """The context with the turn; as it is, if the model was not asked."""
+        return context if self._turn is None else context.append(self._turn.message)
+
+    @property
+    def end(self) -> TurnEnd:
+        """The event that says so."""
+        return TurnEnd(index=self.index, turn=self.turn)
+
+    async def events(self) -> AsyncGenerator[ModelEvent | TurnDropped, None]:
+        """Ask, and yield what the model says."""
+        for attempt in itertools.count():
+            self._request = self._run.member.request(self._run, self.index, attempt)
+            builder = TurnBuilder()
+            try:
+                stream = self._run.member.model.stream(self._request)
+                async with aclosing(stream) as model_events:
+                    async for event in model_events:
+                        builder.push(event)
+                        yield event
+                self._turn = builder.finish()
+            except ModelError as error:
+                self._run.count_request(*builder.spent, builder.verdict)
+                if not error.retryable or attempt >= self._run.member.agent.max_retries:
+                    raise
+                wait_s = _wait_s(error, attempt)
+                yield TurnDropped(index=self.index, error=error, wait_s=wait_s)
+                await asyncio.sleep(wait_s)
+            else:
+                turn = self._turn
+                self._run.count_request(turn.usage, turn.timing, turn.verdict)
+                self._run.last_request, self._run.last_usage = self._request, turn.usage
+                return
+
+
+def _wait_s(error: ModelError, attempt: int) -> float:
+    if error.retry_after_s is not None:
+        return error.retry_after_s
+    return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt)
