@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, OpenAiOptions
-from agentkit.context import Segment, SystemPart, Tier
+from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
 from agentkit.models.base import ModelRequest, Reuse, ToolName
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.ids import CallLog, Renamed
@@ -99,12 +100,17 @@ class _Sheet:
 def _add_history(sheet: _Sheet, request: ModelRequest, encoder: Encoder, profile: Profile) -> None:
     log, renamed = CallLog(profile.call_ids), _NOT_RENAMED
     for index, segment in enumerate(request.context.segments):
-        content = segment.content
-        if isinstance(content, AssistantMessage):
-            sheet.ends.append(len(sheet.pieces))  # what it was asked with
-            renamed = log.turn(content)
-        if isinstance(content, UserMessage | AssistantMessage | ToolMessage):
-            sheet.add(encoder.history(segment, content, index, renamed))
+        match segment.content:
+            case SystemText() | ToolList() | Document():
+                continue  # the front
+            case AssistantMessage() as message:
+                sheet.ends.append(len(sheet.pieces))  # what it was asked with
+                renamed = log.turn(message)
+                sheet.add(encoder.history(segment, message, index, renamed))
+            case UserMessage() | ToolMessage() as message:
+                sheet.add(encoder.history(segment, message, index, renamed))
+            case _:
+                assert_never(segment.content)
 
 
 def volatile_text(request: ModelRequest, profile: Profile) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -54,7 +56,7 @@ def model(
     return HostedModel(ChatAdapter(name, profile=profile, client=client), time=time)
 
 
-def asked(context: Context, turn: int, **changes: object) -> ModelRequest:
+def asked(context: Context, turn: int, **changes: Any) -> ModelRequest:
     return request(context, request_id=f"r-{turn}", reuse=Reuse(turns_left=9 - turn), **changes)
 
 
@@ -109,7 +111,12 @@ async def test_each_turn_reads_what_the_turns_before_sent(
         assert after.read >= before.split.total - 300
         assert turn.usage.cache_read_tokens == after.read
         assert turn.usage.input_tokens == after.split.total
-    assert all(turn.verdict is not None and turn.verdict.actual is not None for turn in turns)
+    for turn in turns:
+        assert turn.verdict is not None
+        assert turn.verdict.actual is not None
+        assert turn.verdict.actual.read == turn.verdict.predicted.split.read
+        assert turn.verdict.actual.total == turn.verdict.predicted.split.total
+        assert turn.verdict.shortfall is None
 
 
 async def test_another_run_of_the_agent_reads_the_front(
@@ -150,6 +157,6 @@ async def test_a_mark_of_the_user_is_on_the_wire_beside_the_planned_ones(
     marked = UserMessage.of(Text("Keep this. " * 50, breakpoint="default"), "Now go.")
     await ask(hosted, asked(FRONT.append(marked), 0))
 
-    body = fake.requests[-1]
-    data = getattr(body, "data", body)
-    assert b"prompt_cache_breakpoint" in (data if isinstance(data, bytes) else str(data).encode())
+    parts = json.loads(fake.requests[-1])["messages"][-1]["content"]
+    assert parts[0]["text"].startswith("Keep this.")
+    assert parts[0]["prompt_cache_breakpoint"] == {"mode": "explicit"}

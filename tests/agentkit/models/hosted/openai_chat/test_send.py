@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import json
 import random
+import subprocess
+import sys
 import warnings
 
 import httpx
@@ -15,7 +17,7 @@ from openai import AsyncOpenAI
 
 from agentkit.caching.plan.plan import Hints
 from agentkit.context import Context
-from agentkit.errors import ConfigurationError, ModelError, RequestRefused
+from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
 from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
 from agentkit.models.base import Settings
 from agentkit.models.hosted.openai_chat import (
@@ -414,6 +416,28 @@ async def test_a_key_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     with pytest.raises(ConfigurationError, match="set DEEPSEEK_API_KEY"):
         await collect(api, finished)
+
+
+async def test_a_client_that_is_not_installed_is_named_with_its_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    api, made = ChatAdapter("m", profile=VLLM, base_url="http://127.0.0.1:1/v1"), turns()[0]
+    finished = api.body(api.layout(made), plan(), made)  # needs no client
+
+    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[openai\]"'):
+        await collect(api, finished)
+
+
+def test_laying_out_loads_no_client() -> None:
+    program = (
+        "import sys, agentkit.models.hosted.openai_chat as chat; "
+        "chat.ChatAdapter('m', profile=chat.VLLM); "
+        "print(sorted({'openai', 'httpx2', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+    assert done.stdout == b"[]\n"
 
 
 async def test_a_self_hosted_server_needs_an_address_and_no_key() -> None:

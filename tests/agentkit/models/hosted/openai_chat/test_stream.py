@@ -163,16 +163,29 @@ def test_a_server_that_counts_reads_beside_its_input_is_neither_clamped_nor_nega
         assert split.total == each.input_tokens
 
 
-def test_streamed_and_whole_usage_are_the_same() -> None:
-    whole = read(STOP, usage_chunk(**FULL)).usage
+def test_usage_that_grows_in_a_stream_ends_as_if_it_had_come_at_once() -> None:
+    """C70: counts that come with every chunk are not added up: same usage, same cost."""
     growing = read(
         chunk({"content": "a"}, usage={**FULL, "completion_tokens": 1}),
-        chunk({"content": "b"}, usage={"prompt_tokens": None, "completion_tokens": 4}),
+        chunk({"content": "b"}, usage={**FULL, "completion_tokens": 4}),
         STOP,
-        usage_chunk(completion_tokens=7),
+        usage_chunk(**FULL),
     ).usage
 
-    assert growing == whole
+    assert growing == read(STOP, usage_chunk(**FULL)).usage
+
+
+def test_a_later_count_refines_an_earlier_one_field_by_field() -> None:
+    """C73: a last chunk that has only the output keeps what was read before."""
+    found = read(
+        chunk({"content": "a"}, usage=FULL),
+        STOP,
+        usage_chunk(prompt_tokens=None, prompt_tokens_details=None, completion_tokens=9),
+    ).usage
+
+    assert found == Usage(
+        input_tokens=1_000, cache_read_tokens=600, cache_write_tokens=300, output_tokens=9
+    )
 
 
 def test_usage_is_found_where_the_server_hides_it() -> None:
