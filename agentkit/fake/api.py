@@ -93,6 +93,10 @@ class Api(Protocol):
         """
         ...
 
+    def ended(self, prompt: Prompt, answer: Answer) -> None:
+        """Keep what later requests may name."""
+        ...
+
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer, equal to those of a later request that replays it."""
         ...

@@ -76,6 +76,7 @@ class Desk:
     def __init__(self, fake: FakeProvider) -> None:
         self._fake = fake
         self._gemini = Gemini(fake.contents)
+        self._responses = Responses()
 
     async def messages(self, request: Request) -> Answering:
         """Anthropic Messages."""
@@ -83,7 +84,7 @@ class Desk:
 
     async def responses(self, request: Request) -> Answering:
         """OpenAI Responses."""
-        return await self._answer(request, Responses(), Provider.OPENAI)
+        return await self._answer(request, self._responses, Provider.OPENAI)
 
     async def chat(self, request: Request) -> Answering:
         """Chat completions: the model's name says whose."""

@@ -83,7 +83,7 @@ class Exchange:
     ) -> None:
         await self._sleep(reply.seconds)
         self._begin()
-        served = self._end(blocks)
+        served = self._end(answer, blocks)
         body = self._api.whole(self._prompt, answer, served, _thinking(blocks))
         await send_json(send, 200, body, self._headers())
 
@@ -103,7 +103,7 @@ class Exchange:
         if reply.breaks_after is not None:
             self._abort(_BROKEN)
             return  # without an end: server and transport take it for a broken connection
-        served = self._end(blocks)
+        served = self._end(answer, blocks)
         await _send_part(send, self._api.closing(self._prompt, answer, served, _thinking(blocks)))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -133,13 +133,14 @@ class Exchange:
             self._flight.response_began()
         self._responding = True
 
-    def _end(self, blocks: tuple[Block, ...]) -> Served:
+    def _end(self, answer: Answer, blocks: tuple[Block, ...]) -> Served:
         n_tokens = sum(block.n_tokens for block in blocks)
         with self._fake.lock:
             served = self._flight.end(output_tokens=n_tokens, output=blocks)
         self._is_open = False
         self._record.close(200, served)
         self._fake.remember(self._prompt.request, self._record.request_id)
+        self._api.ended(self._prompt, answer)
         return served
 
     def _abort(self, status: int) -> None:

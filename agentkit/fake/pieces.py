@@ -52,21 +52,24 @@ def block_of(
     `named`: what tells it from others, where that is not the piece as it stands.
     """
     plain = unmarked(piece)
+    attached: list[Image | File] = []
+    rest = _without_attachments(plain, attached)
     return Block(
         kind=kind,
         digest=digest(plain if named is None else named),
-        n_tokens=tokens_of(plain, kind) if n_tokens is None else n_tokens,
+        n_tokens=_tokens(rest, attached, kind) if n_tokens is None else n_tokens,
         mark=mark,
+        shows_image=kind is not BlockKind.IMAGE
+        and any(isinstance(each, Image) for each in attached),
     )
 
 
-def tokens_of(piece: JsonObject, kind: BlockKind = BlockKind.TEXT) -> int:
-    """Return about how many tokens a piece has: four bytes of JSON are one; images by their own."""
-    extra: list[int] = []
-    plain = _without_attachments(piece, extra)
-    if extra and kind in (BlockKind.IMAGE, BlockKind.DOCUMENT, BlockKind.AUDIO):
-        return sum(extra)
-    return data_tokens(compact(plain)) + sum(extra)
+def _tokens(rest: object, attached: list[Image | File], kind: BlockKind) -> int:
+    """About how many tokens: four bytes of JSON are one; images and files by their own count."""
+    n_attached = sum(map(attachment_tokens, attached))
+    if attached and kind in (BlockKind.IMAGE, BlockKind.DOCUMENT, BlockKind.AUDIO):
+        return n_attached
+    return data_tokens(compact(rest)) + n_attached
 
 
 def mark_of(piece: JsonObject, path: str) -> Mark | None:
@@ -94,16 +97,16 @@ def ttl_of(value: object, path: str) -> Ttl | None:
         raise Problem(f"{path}: Input should be one of {known}", param=path) from None
 
 
-def _without_attachments(value: object, extra: list[int]) -> object:
-    """Return the value without encoded data; what that counts is put into `extra`."""
+def _without_attachments(value: object, attached: list[Image | File]) -> object:
+    """Return the value without images and files; these are put into `attached`."""
     if isinstance(value, Mapping):
         found = _attachment(value)
         if found is not None:
-            extra.append(attachment_tokens(found))
+            attached.append(found)
             return None
-        return {name: _without_attachments(item, extra) for name, item in value.items()}
+        return {name: _without_attachments(item, attached) for name, item in value.items()}
     if isinstance(value, list):
-        return [_without_attachments(item, extra) for item in value]
+        return [_without_attachments(item, attached) for item in value]
     return value
 
 
@@ -117,10 +120,11 @@ def _attachment(value: JsonObject) -> Image | File | None:
     if kind in ("input_file", "file") and ("file_data" in value or "file" in value):
         inner = value.get("file") if isinstance(value.get("file"), Mapping) else value
         return _file("application/pdf", str((inner or {}).get("file_data") or ""))
-    inline = value.get("inlineData", value.get("inline_data"))  # Gemini
-    if isinstance(inline, Mapping):
-        media_type = str(inline.get("mimeType", inline.get("mime_type", "")))
-        return _of_media(media_type, str(inline.get("data") or ""))
+    for name in ("inlineData", "inline_data", "fileData", "file_data"):  # Gemini
+        media = value.get(name)
+        if isinstance(media, Mapping):
+            media_type = str(media.get("mimeType", media.get("mime_type", "")))
+            return _of_media(media_type, media.get("data"))
     return None
 
 
@@ -131,14 +135,18 @@ def _anthropic_source(kind: str, source: JsonObject) -> Image | File | None:
             return Image(media_type=media_type, url="")
         return _file(media_type, str(source.get("data") or ""))
     if source.get("type") in ("url", "file"):
-        return Image(media_type="image/png", url="")
+        if kind == "image":
+            return Image(media_type="image/png", url="")
+        return File(name="file", media_type="application/pdf", url="")
     return None  # a document of text counts as its JSON
 
 
-def _of_media(media_type: str, data: str) -> Image | File:
+def _of_media(media_type: str, data: object) -> Image | File:
     if media_type.startswith("image/"):
         return Image(media_type=media_type, url="")
-    return _file(media_type, data)
+    if data is None:
+        return File(name="file", media_type=media_type, url="")
+    return _file(media_type, str(data))
 
 
 def _file(media_type: str, data: str) -> File:

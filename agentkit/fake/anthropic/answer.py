@@ -27,6 +27,9 @@ class Messages:
         """Understand a request."""
         return parse(call)
 
+    def ended(self, prompt: Prompt, answer: Answer) -> None:
+        """Keep nothing: each request brings its whole conversation."""
+
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer."""
         return content_blocks(_content(answer), "output")

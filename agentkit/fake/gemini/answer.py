@@ -31,6 +31,9 @@ class Gemini:
         """Understand a request."""
         return parse(call, self._contents.front(str(field(call.body, "cachedContent"))))
 
+    def ended(self, prompt: Prompt, answer: Answer) -> None:
+        """Keep nothing: each request brings its whole conversation."""
+
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer."""
         parts = _parts(answer)

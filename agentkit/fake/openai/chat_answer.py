@@ -31,6 +31,9 @@ class Chat:
         """Understand a request."""
         return parse(call, self._provider)
 
+    def ended(self, prompt: Prompt, answer: Answer) -> None:
+        """Keep nothing: each request brings its whole conversation."""
+
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer."""
         return message_blocks(self._message(answer), "output")

@@ -23,9 +23,27 @@ class Responses:
     call_prefix = "call_"
     media_type = "text/event-stream; charset=utf-8"
 
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], list[JsonObject]] = {}
+        """By organisation and response id: all items of its conversation."""
+
     def parse(self, call: HttpCall) -> Prompt:
-        """Understand a request."""
-        return parse(call)
+        """Understand a request, with what came before it, if it continues a stored response."""
+        name = call.body.get("previous_response_id")
+        if name is None:
+            return parse(call, ())
+        earlier = self._kept.get((call.tenant.organization, str(name)))
+        if earlier is None:
+            raise Problem(
+                f"Previous response with id {name!r} not found.", param="previous_response_id"
+            )
+        return parse(call, earlier)
+
+    def ended(self, prompt: Prompt, answer: Answer) -> None:
+        """Store the conversation, unless the client does not want that."""
+        if prompt.body.get("store") is not False:
+            name = prompt.request.tenant.organization, answer.id
+            self._kept[name] = [*prompt.body["input"], *_items(answer)]
 
     def output(self, answer: Answer) -> tuple[Block, ...]:
         """Return the blocks of an answer."""
@@ -95,7 +113,7 @@ def _response(
         "model": answer.model,
         "output": [] if request.prewarm else items or [],
         "parallel_tool_calls": request.identity.parallel_tools,
-        "previous_response_id": None,
+        "previous_response_id": body.get("previous_response_id"),
         "prompt_cache_key": request.identity.cache_key,
         "prompt_cache_retention": request.openai.retention,
         "reasoning": body.get("reasoning") or {"effort": None, "summary": None},

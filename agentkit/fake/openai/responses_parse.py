@@ -39,20 +39,23 @@ _PARTS = {
 }
 
 
-def parse(call: HttpCall) -> Prompt:
+def parse(call: HttpCall, earlier: Sequence[JsonObject]) -> Prompt:
     """Understand the body of `/v1/responses`.
+
+    `earlier` are the items of the response that the request continues.
 
     Raises:
         Problem: the API refuses it.
     """
     body = call.body
     text_of(body, "model")
-    if body.get("previous_response_id") is not None or body.get("conversation") is not None:
+    if body.get("conversation") is not None:
         raise Problem(
-            "this fake keeps no conversations: send all items in 'input', with 'store': false",
-            param="previous_response_id",
+            "this fake keeps no conversation objects: name a previous_response_id, or send all "
+            "items in 'input'",
+            param="conversation",
         )
-    items = _items(body.get("input"))
+    items = (*earlier, *_items(body.get("input")))
     _check_pairs(items)
     tools = objects_of(body.get("tools"), "tools")
     text = object_of(body.get("text") or {}, "text")
@@ -79,7 +82,7 @@ def parse(call: HttpCall) -> Prompt:
         ask=_ask(call, request, items, tools, text),
         stream=stream,
         max_tokens=count_of(body, "max_output_tokens", least=1),
-        body=body,
+        body={**body, "input": items},
         compare=given.get("comparison_response_id") is not None,
         compare_with=given.get("comparison_response_id"),
     )

@@ -95,6 +95,22 @@ async def test_each_turn_of_a_conversation_reads_the_turns_before(openai: AsyncO
     assert read[1:] == total[:-1]
 
 
+async def test_a_stored_response_can_be_continued_by_its_id(openai: AsyncOpenAI) -> None:
+    first = await openai.responses.create(model=MODEL, input=[RULES, user("/say one")])  # type: ignore[list-item]
+    second = await openai.responses.create(
+        model=MODEL, input="/say two", previous_response_id=first.id
+    )
+    third = await openai.responses.create(model=MODEL, input="x", previous_response_id=second.id)
+    for before, after in ((first, second), (second, third)):
+        assert before.usage is not None
+        assert after.usage is not None
+        assert after.usage.input_tokens_details.cached_tokens == before.usage.input_tokens
+    unstored = await openai.responses.create(model=MODEL, input="x", store=False)
+    for name in (unstored.id, "resp_nobody"):
+        with pytest.raises(sdk.BadRequestError, match="not found"):
+            await openai.responses.create(model=MODEL, input="x", previous_response_id=name)
+
+
 async def test_a_string_and_a_list_of_one_text_are_the_same_result(openai: AsyncOpenAI) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "c", "output": "found"}
