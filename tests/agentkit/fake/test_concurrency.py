@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from decimal import Decimal
 from typing import Any
 
 import httpx2
@@ -161,3 +163,46 @@ async def test_life_counts_from_the_start_of_the_request_that_wrote(
             await wait(time, 20)
     served = [each for each in slow.served if isinstance(each, Served)]
     assert [each.read > 0 for each in served] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("marked", "warmed", "usd"),
+    [(True, False, "0.80"), (False, False, "0.64"), (True, True, "0.128")],
+)
+async def test_eight_agents_with_forty_thousand_tokens_in_common_cost_what_is_documented(
+    client: httpx2.AsyncClient,
+    slow: FakeProvider,
+    time: VirtualTime,
+    marked: bool,
+    warmed: bool,
+    usd: str,
+) -> None:
+    """Cold in parallel, without a cache, and one ahead of seven."""
+    rules: dict[str, Any] = {"type": "text", "text": ""}
+    rules["text"] = "x" * (160_000 - len(json.dumps(rules, separators=(",", ":"))))
+    if marked:
+        rules["cache_control"] = {"type": "ephemeral"}
+    body = {**ASK, "system": [rules], "stream": True}
+
+    async def ask() -> None:
+        async with client.stream("POST", "/v1/messages", json=body) as response:
+            await response.aread()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        await wait(time, 11 if warmed else 0)
+        for _ in range(7):
+            group.create_task(ask())
+        await wait(time, 40)
+    served = [each for each in slow.served if isinstance(each, Served)]
+    own = 7  # tokens of each request's own question
+    shared = sum(
+        (
+            each.cost.read + each.cost.write + (each.uncached - own) * Decimal("0.000002")
+            for each in served
+            if each.cost is not None
+        ),
+        Decimal(0),
+    )
+    assert len(served) == 8
+    assert shared == Decimal(usd)

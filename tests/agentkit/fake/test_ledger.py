@@ -7,6 +7,7 @@ from decimal import Decimal
 import httpx2
 from anthropic import AsyncAnthropic
 
+from agentkit.caching.policy import Platform, Switches, TwelveHours
 from agentkit.caching.times import VirtualTime
 from agentkit.fake import FakeProvider, create_app
 
@@ -92,3 +93,32 @@ async def test_the_application_carries_its_fake(time: VirtualTime) -> None:
     async with httpx2.AsyncClient(transport=fake.transport(), base_url="http://fake") as client:
         assert (await client.get("/__ledger__")).json()["requests"] == []
     assert fake.app is app
+
+
+async def test_switches_and_platform_are_those_of_the_caches(time: VirtualTime) -> None:
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}
+    chat = {
+        "model": "gpt-6-sol",
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "x", **mark}]}],
+    }
+    automatic = {
+        "model": "claude-opus-4-6",
+        "max_tokens": 5,
+        "cache_control": {"type": "ephemeral"},
+        "messages": [{"role": "user", "content": "x"}],
+    }
+    statuses = []
+    for app in (
+        create_app(time=time),
+        create_app(
+            time=time,
+            switches=Switches(openai_twelve_hours=TwelveHours.EVERYWHERE),
+            platform=Platform.BEDROCK_LEGACY,
+        ),
+    ):
+        transport = app.state.fake.transport()
+        headers = {"x-api-key": "key"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://fake") as client:
+            for path, body in (("/v1/chat/completions", chat), ("/v1/messages", automatic)):
+                statuses.append((await client.post(path, json=body, headers=headers)).status_code)
+    assert statuses == [400, 200, 200, 400]
