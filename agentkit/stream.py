@@ -130,7 +130,8 @@ def _begin(member: Member, given: Context | None) -> tuple[Member, Context]:
         f"the context cannot be continued by agent {member.name!r}: "
         f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
         "so nothing after that could be read from a cache; "
-        "continue it with the agent that began it, or begin a new context"
+        "continue it with the agent that began it, begin a new epoch with "
+        "agentkit.team.begin_epoch(agent, context), or begin a new context"
     )
 
 

@@ -3,7 +3,7 @@
 plan.py      what belongs to a team, from its root agent; checks it; connects nothing
 members.py   Team and Member: one sorted superset of tools, and a mask and a front for each agent
 opening.py   connects the MCP servers of a team and makes its members; sources.py: whose line is it
-pinned.py    a conversation keeps the toolset that it was begun with
+pinned.py    a conversation keeps the toolset that it was begun with; epoch.py: until it is told
 builds.py    builds a team to look at its fronts, here and in other processes; for tests
 delegate.py  a subagent as a tool
 fan_out.py   many tasks at once; failures are results
@@ -13,6 +13,7 @@ spawn.py     runs one subagent below a run
 from __future__ import annotations
 
 from agentkit.result import Failed, Ok, Outcome
+from agentkit.team.epoch import begin_epoch
 from agentkit.team.fan_out import FanOut, Task, fan_out
 
-__all__ = ["Failed", "FanOut", "Ok", "Outcome", "Task", "fan_out"]
+__all__ = ["Failed", "FanOut", "Ok", "Outcome", "Task", "begin_epoch", "fan_out"]

@@ -29,8 +29,7 @@ def pinned(member: Member, context: Context) -> Member | None:
     if later := sorted(set(member.toolset.names) - set(toolset.names)):
         warn_user(
             f"agent {member.name!r} goes on with the tools that its conversation was begun with, "
-            f"without {later!r}; to have them, begin a new epoch: "
-            "agentkit.context.version.rebase",
+            f"without {later!r}; to have them, begin a new epoch: agentkit.team.begin_epoch",
             PinnedToolsWarning,
         )
     own = member.own_tools & frozenset(toolset.names)

@@ -5,6 +5,7 @@ Requests are compared as bytes, in the cache order of each provider.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import random
@@ -31,7 +32,6 @@ from agentkit.caching.simulate import ManualClock, Refused, SimulatedAnthropic
 from agentkit.context import SystemPart, SystemText, ToolList
 from agentkit.context.compact import CompactionRule, Summarise, next_step
 from agentkit.context.prices import Prices
-from agentkit.context.version import rebase
 from agentkit.errors import ContextMismatch, RequestRefused
 from agentkit.models import ModelRequest, local
 from agentkit.models.hosted.anthropic import AnthropicAdapter
@@ -40,7 +40,7 @@ from agentkit.models.hosted.openai_chat import ChatAdapter
 from agentkit.models.hosted.openai_chat.profiles import DEEPSEEK, VLLM
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
 from agentkit.models.hosted.wire import Adapter, Layout
-from agentkit.team.builds import fronts
+from agentkit.team import begin_epoch
 from agentkit.testing import Call, ModelCall, Say, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import ToolContext, ToolOutput, Toolset, ToolSpec
 from agentkit.warn import PinnedToolsWarning
@@ -325,7 +325,7 @@ def test_a_loaded_conversation_shows_the_tools_that_it_was_begun_with() -> None:
         assert request.toolset.names == ("a", "b", "c")
         assert_extend([first, request])
     # The declared change: a new epoch, with the history as it is.
-    anew = rebase(loaded, fronts(more)["a"].context)
+    anew = asyncio.run(begin_epoch(more, loaded))
     result = more.run_sync("y", context=anew)
     assert model.calls[-1].request.toolset.names == ("a", "b", "c", "later_tool", "look")
     assert result.context.messages[: len(begun.messages)] == begun.messages
