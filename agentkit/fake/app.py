@@ -169,7 +169,9 @@ class Desk:
             call = self._call(request, data, model=model)
             record.organization = call.tenant.organization
             prompt = api.parse(call)
-            record.model = plain_name(prompt.request.identity.model)
+            name = prompt.request.identity.model
+            # Names of self-hosted models are paths and hub ids; nothing may be cut off.
+            record.model = name if provider in COMPATIBLE else plain_name(name)
             record.terms = prompt.request.terms
             with fake.lock:
                 flight = fake.caches.of(provider).begin(prompt.request)

@@ -95,6 +95,11 @@ class Total:
     misses: tuple[tuple[str, int], ...]
     """Reasons, and how many requests had them."""
 
+    @property
+    def label(self) -> str:
+        """Provider and model."""
+        return f"{self.provider.value}:{self.model}"
+
 
 def totals(records: Iterable[Record]) -> list[Total]:
     """Return the sums by provider and model, in the order in which they were first asked."""
@@ -132,18 +137,19 @@ def to_text(records: Sequence[Record], contents_cost: Decimal | None) -> str:
     """Return the sums as a table for people."""
     if not records:
         return "No request came in."
+    sums = totals(records)
+    width = max(len("model"), *(len(total.label) for total in sums)) + 1
     lines = [
-        f"{'model':<34}{'requests':>9}{'read':>12}{'written':>12}{'uncached':>12}{'output':>9}"
-        f"{'USD':>14}{'uncached USD':>14}"
+        f"{'model':<{width}}{'requests':>9}{'read':>12}{'written':>12}{'uncached':>12}"
+        f"{'output':>9}{'USD':>14}{'uncached USD':>14}"
     ]
-    for total in totals(records):
+    for total in sums:
         lines.append(
-            f"{f'{total.provider.value}:{total.model}':<34}{total.requests:>9,}{total.read:>12,}"
-            f"{total.written:>12,}{total.uncached:>12,}{total.output:>9,}"
-            f"{_money(total.cost):>14}{_money(total.uncached_cost):>14}"
+            f"{total.label:<{width}}{total.requests:>9,}{total.read:>12,}{total.written:>12,}"
+            f"{total.uncached:>12,}{total.output:>9,}{_money(total.cost):>14}"
+            f"{_money(total.uncached_cost):>14}"
         )
-        for reason, n_requests in total.misses:
-            lines.append(f"    {reason}: {n_requests:,} requests")
+        lines += [f"    {reason}: {n_requests:,} requests" for reason, n_requests in total.misses]
     if contents_cost is None or contents_cost:
         lines.append(f"making and keeping cached contents: {_money(contents_cost)} USD")
     return "\n".join(lines)

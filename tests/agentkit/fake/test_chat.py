@@ -197,7 +197,7 @@ async def test_unmarked_prefixes_of_deepseek_become_a_unit_when_they_are_seen_tw
 
 
 async def test_a_server_of_one_s_own_reads_whole_blocks_and_keeps_salts_apart(
-    http: httpx2.AsyncClient,
+    http: httpx2.AsyncClient, fake: FakeProvider
 ) -> None:
     vllm = AsyncOpenAI(
         api_key="any", base_url="http://fake/vllm/v1", max_retries=0, http_client=http
@@ -215,6 +215,7 @@ async def test_a_server_of_one_s_own_reads_whole_blocks_and_keeps_salts_apart(
     again = await read("a")
     assert again > 1_000
     assert again % 16 == 0
+    assert fake.records[0].model == "org/own-model"
 
 
 async def test_models_are_listed_for_each_client(openai: AsyncOpenAI) -> None:
