@@ -44,7 +44,8 @@ class ChatAdapter:
     Args:
         model: the server's name of the model.
         profile: what kind of server it is; see `PROFILES`.
-        client: the official client; by default one with the key from the profile's variable.
+        client: the official client; by default one with the key from the profile's variable. An
+            `AsyncAzureOpenAI` must be made with its `azure_deployment`.
         base_url: where the server is; by default the profile's.
         options: settings for all requests.
         now_s: a monotonic clock, for the time to the first token.

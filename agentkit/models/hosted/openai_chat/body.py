@@ -14,13 +14,15 @@ from agentkit.models.hosted.openai_chat.profiles import MarkField, Profile
 from agentkit.models.hosted.openai_responses.strict import strict_form
 from agentkit.models.hosted.wire import Body
 
+_MASK = "allowed_tools"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatBody(Body):
     """A finished request, and how to finish it otherwise."""
 
     optional: frozenset[str]
-    """Fields in it that a server may be spared: they change the price, never the answer."""
+    """Fields in it that a server may be spared: what they do is done here, or only costs more."""
     kept: frozenset[str]
     """Fields in it that are needed; a refusal that names one is about that."""
     host_key: tuple[str, ...]
@@ -58,16 +60,18 @@ def finish(
     mark_name = frozenset((profile.mark.name,)) if profile.mark is not None and marks else ()
 
     def again(dropped: frozenset[str]) -> bytes:
-        rest = {k: v for k, v in {**steering, **hints}.items() if k not in dropped}
+        fields = _unmasked(steering, profile) if _MASK in dropped else steering
+        rest = {k: v for k, v in {**fields, **hints}.items() if k not in dropped}
         kept = {} if dropped.intersection(mark_name) else marks
         inside = joined(messages, kept, layout.n_tools)
         return b"".join((head, inside, b"],", compact_json(rest)[1:]))
 
     spared = frozenset(("stream_options",)).intersection(steering)
+    mask = frozenset((_MASK,)) if _is_mask(steering.get("tool_choice")) else frozenset[str]()
     return ChatBody(
         data=again(without),
         headers={**headers, **cache_headers(plan, profile)},
-        optional=spared.union(hints, mark_name) - without - needed,
+        optional=spared.union(hints, mark_name, mask) - without - needed,
         kept=needed.union(steering) - spared,
         host_key=host_key,
         render=again,
@@ -166,10 +170,24 @@ def _tool_choice(
     if mask is not None and len(allowed) < len(request.toolset.names):
         if profile.allowed_tools:
             tools = [_function(name) for name in allowed]
-            return {"type": "allowed_tools", "allowed_tools": {"mode": choice, "tools": tools}}
+            return {"type": _MASK, _MASK: {"mode": choice, "tools": tools}}
         if choice == "required" and len(allowed) == 1:
             return _function(allowed[0])
     return profile.required if choice == "required" else None
+
+
+def _is_mask(choice: object) -> bool:
+    return isinstance(choice, Mapping) and choice.get("type") == _MASK
+
+
+def _unmasked(steering: Mapping[str, object], profile: Profile) -> Mapping[str, object]:
+    """Without its mask, a call of a tool that is not allowed is refused when it comes."""
+    choice = steering.get("tool_choice")
+    if not isinstance(choice, Mapping) or not _is_mask(choice):
+        return steering
+    if choice[_MASK]["mode"] == "required":
+        return {**steering, "tool_choice": profile.required}
+    return {name: value for name, value in steering.items() if name != "tool_choice"}
 
 
 def _function(name: str) -> dict[str, object]:

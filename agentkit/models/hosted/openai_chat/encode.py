@@ -140,8 +140,7 @@ class Encoder:
                 wanted = bool(own) or rule is Replay.ALWAYS_WITH_CALLS
                 if not message.calls or not wanted:
                     return []
-                part = Part(data=text_json("".join(own)), kind=BlockKind.THINKING)
-                return [Field(before=b'"reasoning_content":', parts=[part])]
+                return [_reasoning_field("".join(own))]
             case Replay.DETAILS:
                 items = [
                     Part(data=block.data.encode(), kind=BlockKind.THINKING)
@@ -184,6 +183,13 @@ def _call(call: ToolCall, ids: Mapping[str, str]) -> Part:
         text_json(call.arguments),
     )
     return Part(data=data, kind=BlockKind.TOOL_USE)
+
+
+def _reasoning_field(text: str) -> Field:
+    before, data = b'"reasoning_content":', text_json(text)
+    n_tokens = data_tokens(b"{%b%b}" % (before, data)) if text else 0
+    part = Part(data=data, kind=BlockKind.THINKING, n_tokens=n_tokens)
+    return Field(before=before, parts=[part])
 
 
 def _result_text(result: ToolResult) -> str:

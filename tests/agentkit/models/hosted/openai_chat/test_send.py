@@ -125,6 +125,26 @@ async def test_a_gateway_that_rejects_marks_is_asked_again_without_them_and_reme
     assert "prompt_cache_breakpoint" in api.refused_fields
 
 
+@pytest.mark.parametrize(("choice", "later"), [("auto", None), ("required", "required")])
+async def test_a_gateway_that_does_not_know_masks_gets_the_choice_without(
+    httpx2_mock: respx.Router, choice: str, later: str | None
+) -> None:
+    route = httpx2_mock.post(URL).mock(
+        side_effect=[refused("Invalid value: 'allowed_tools'"), sse(*SAID)]
+    )
+    api, made = adapter(), request(turns()[1].context, tool_choice=choice)
+    planned = plan(2, mode="explicit", cache_key="k", mask=frozenset(["weather"]))
+
+    with pytest.warns(CacheFieldsRefusedWarning, match="allowed_tools"):
+        await collect(api, api.body(api.layout(made), planned, made))
+
+    first, second = (json.loads(each.request.content) for each in route.calls)
+    assert first.pop("tool_choice")["type"] == "allowed_tools"
+    assert second.pop("tool_choice", None) == later
+    assert first == second
+    assert api.body(api.layout(made), planned, made).data == route.calls[1].request.content
+
+
 @pytest.mark.parametrize(
     "message", ["the context is too long", "Unsupported parameter: 'temperature'"]
 )

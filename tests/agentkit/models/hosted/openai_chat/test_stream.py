@@ -368,6 +368,40 @@ def test_times_are_to_the_first_token_and_to_the_end() -> None:
     assert turn.timing == Timing(ttft_s=1.0, total_s=2.0)
 
 
+def cut(text: str, places: list[int]) -> list[str]:
+    """The text in pieces that end at these places."""
+    ends = sorted({min(place, len(text)) for place in places} | {len(text)})
+    return [text[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@given(
+    thought=st.text(max_size=8),
+    said=st.text(max_size=8),
+    arguments=st.lists(st.text(max_size=8), max_size=3),
+    places=st.lists(st.integers(0, 8), max_size=4),
+)
+def test_how_an_answer_is_cut_into_chunks_is_no_matter(
+    thought: str, said: str, arguments: list[str], places: list[int]
+) -> None:
+    def answer(places: list[int]) -> list[dict[str, Any]]:
+        begun = [call(n, id=f"c{n}", name="f") for n in range(len(arguments))]
+        rest = [
+            call(n, arguments=piece)
+            for n, text in enumerate(arguments)
+            for piece in cut(text, places)
+        ]
+        return [
+            *(chunk({"reasoning": piece}) for piece in cut(thought, places)),
+            *(chunk({"content": piece}) for piece in cut(said, places)),
+            *begun,
+            *rest,
+            CALLED,
+        ]
+
+    assert read(*answer(places)).message == read(*answer([])).message
+    assert [each.arguments for each in read(*answer(places)).message.calls] == arguments
+
+
 @given(st.recursive(st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
                     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
                         st.sampled_from(["choices", "delta", "content", "tool_calls", "index",
