@@ -11,12 +11,21 @@ How a request lies on the runtime's wire, most shared first:
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
-from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult, UserMessage
+from agentkit.blocks import (
+    AssistantMessage,
+    File,
+    Image,
+    Message,
+    Text,
+    ToolMessage,
+    ToolResult,
+    UserMessage,
+)
 from agentkit.context import Context, Document, SystemPart, SystemText
 from agentkit.errors import MissingExtra, ModelError, RequestRefused
 from agentkit.events import (
@@ -173,6 +182,7 @@ def _document(document: Document) -> str:
 def _history(message: Message) -> Iterator[chat.ChatMessage]:
     match message:
         case UserMessage():
+            _check_readable(block for block in message.blocks if not isinstance(block, Text))
             yield chat.ChatMessage(role="user", content=message.text)
         case AssistantMessage():
             # Thinking of other vendors' models stays behind: ours would read it as an answer.
@@ -183,11 +193,20 @@ def _history(message: Message) -> Iterator[chat.ChatMessage]:
             yield chat.ChatMessage(role="assistant", content=message.text, tool_calls=calls)
         case ToolMessage():
             for result in message.results:
+                _check_readable(result.attachments)
                 yield chat.ChatMessage(
                     role="tool", content=_result_text(result), tool_call_id=result.call_id
                 )
         case _:
             assert_never(message)
+
+
+def _check_readable(attachments: Iterable[Image | File]) -> None:
+    for attachment in attachments:
+        raise RequestRefused(
+            f"the bundled runtime reads text only, but the context has a {attachment.kind} "
+            f"({attachment.media_type}); describe it as text, or use a model that can see"
+        )
 
 
 def _result_text(result: ToolResult) -> str:

@@ -8,6 +8,8 @@ import pytest
 
 from agentkit.blocks import (
     AssistantMessage,
+    File,
+    Image,
     Text,
     Thinking,
     ToolCall,
@@ -17,6 +19,7 @@ from agentkit.blocks import (
 )
 from agentkit.context import Context, Document, SystemPart, SystemText, ToolList
 from agentkit.context.segment import Content
+from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Settings, ToolName
 from agentkit.models.local import encode, wire
 from agentkit.testing import assert_extends
@@ -140,3 +143,23 @@ def test_encoding_is_pure() -> None:
     asked = request(Context(*FRONT, *HISTORY))
 
     assert encode(asked) == encode(asked)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        UserMessage.of("Look.", Image.of_bytes(b"png", "image/png")),
+        UserMessage.of(File.of_bytes(b"pdf", "application/pdf", name="a.pdf")),
+    ],
+)
+def test_what_the_runtime_cannot_read_is_refused_and_never_left_out(message: UserMessage) -> None:
+    request = ModelRequest(
+        context=Context(*FRONT, message),
+        toolset=TOOLSET,
+        agent="a",
+        run_id="r",
+        request_id="1",
+    )
+
+    with pytest.raises(RequestRefused, match="reads text only"):
+        encode(request)
