@@ -111,7 +111,7 @@ def bodies(server: str, api: ChatAdapter) -> Iterator[tuple[str, bytes]]:
 
 
 if __name__ == "__main__":
-    for server, (profile, _, _) in SERVERS.items():
+    for server, row in SERVERS.items():
         (FOLDER / server).mkdir(exist_ok=True)
-        for file, data in bodies(server, adapter(profile)):
+        for file, data in bodies(server, adapter(row[0])):
             (FOLDER / server / file).write_bytes(data)

@@ -8,8 +8,6 @@ import pytest
 
 from agentkit.blocks import (
     AssistantMessage,
-    File,
-    Image,
     Text,
     Thinking,
     ToolCall,
@@ -20,11 +18,9 @@ from agentkit.blocks import (
 )
 from agentkit.caching.request import Block
 from agentkit.context import Context
-from agentkit.errors import RequestRefused
 from agentkit.models.hosted.openai_chat import (
     ALIBABA,
     DEEPSEEK,
-    MISTRAL,
     MOONSHOT,
     OPENAI,
     OPENROUTER,
@@ -120,82 +116,6 @@ def test_content_is_a_list_exactly_where_marks_may_stand(profile: Profile) -> No
     assert kinds == ({list} if profile.mark else {str})
 
 
-def test_an_image_is_a_part_of_its_bytes_or_of_the_url_that_was_given() -> None:
-    signed = "https://x.test/a.png?sig=1"
-    asked = UserMessage.of(
-        "Look:",
-        Image.of_bytes(b"\x89PNG", "image/png"),
-        Image(media_type="image/png", url=signed),
-    )
-
-    for profile in (OPENAI, VLLM):
-        parts = sent(request(Context(asked), Toolset()), profile=profile)["messages"][0]["content"]
-        assert parts == [
-            {"type": "text", "text": "Look:"},
-            {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw=="}},
-            {"type": "image_url", "image_url": {"url": signed}},
-        ]
-
-
-def test_a_pdf_is_a_file_part_where_files_are_taken_and_refused_elsewhere() -> None:
-    made = request(Context(UserMessage.of(File.of_bytes(b"%PDF", "application/pdf", name="r.pdf"))))
-
-    part = sent(made)["messages"][0]["content"][0]
-    assert part == {
-        "type": "file",
-        "file": {"filename": "r.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
-    }
-    with pytest.raises(RequestRefused, match=r"vllm:m takes no files .*'r.pdf'"):
-        adapter(VLLM).layout(made)
-
-
-def test_a_text_file_is_text_everywhere() -> None:
-    made = request(Context(UserMessage.of(File.of_bytes("é".encode(), "text/plain", name="n"))))
-
-    for profile in (OPENAI, DEEPSEEK):
-        parts = sent(made, profile=profile)["messages"][0]["content"]
-        assert parts == [{"type": "text", "text": '<file name="n">\né\n</file>'}]
-
-
-def test_a_model_that_cannot_see_refuses_an_image_by_name() -> None:
-    made = request(Context(UserMessage.of(Image.of_bytes(b"x", "image/png"))))
-
-    with pytest.raises(RequestRefused, match="deepseek:deepseek-flash takes no images"):
-        adapter(DEEPSEEK).layout(made)
-
-
-def test_what_tools_show_comes_behind_all_results_of_the_turn() -> None:
-    shown = ToolMessage(
-        (
-            ToolResult(
-                call_id="call_1",
-                name="weather",
-                content="see",
-                attachments=(
-                    Image.of_bytes(b"x", "image/png"),
-                    File.of_bytes(b"%PDF", "application/pdf", name="r.pdf"),
-                ),
-            ),
-            ToolResult(call_id="call_2", name="lookup", content="ok"),
-        )
-    )
-    made = request(Context(QUESTION, calls(), shown))
-
-    assert [m["role"] for m in sent(made)["messages"]] == [
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-        "user",
-    ]
-    kinds = [part["type"] for part in sent(made)["messages"][-1]["content"]]
-    assert kinds == ["text", "image_url", "file"]
-    # What a model cannot be shown, it is not shown; the text of the result is all it gets.
-    at_vllm = sent(made, profile=VLLM)["messages"][-1]
-    assert [part["type"] for part in at_vllm["content"]] == ["text", "image_url"]
-    assert [m["role"] for m in sent(made, profile=DEEPSEEK)["messages"]][-1] == "tool"
-
-
 def test_an_empty_result_is_said_to_be_empty() -> None:
     call = AssistantMessage((ToolCall(id="c", name="weather", arguments="{}"),))
     result = ToolMessage((ToolResult(call_id="c", name="weather", content=""),))
@@ -260,64 +180,6 @@ def test_openrouter_gets_reasoning_details_as_they_came() -> None:
 
     assert assistant["reasoning_details"] == [{"type": "reasoning.text", "text": "é", "index": 0}]
     assert list(assistant) == ["role", "content", "reasoning_details", "tool_calls"]
-
-
-def test_mistral_gets_ids_that_it_takes_the_same_ones_every_time() -> None:
-    first = sent(turns()[1], profile=MISTRAL)["messages"]
-    again = sent(turns()[2], profile=MISTRAL)["messages"]
-
-    ids = [call["id"] for call in first[5]["tool_calls"]]
-    assert all(len(each) == 9 and each.isalnum() for each in ids)
-    assert len(set(ids)) == 2
-    assert [m["tool_call_id"] for m in first if m["role"] == "tool"] == ids
-    assert again[: len(first)] == first
-    kept = AssistantMessage((ToolCall(id="abcDEF123", name="weather", arguments="{}"),))
-    result = ToolMessage((ToolResult(call_id="abcDEF123", name="weather", content="1"),))
-    own = sent(request(Context(QUESTION, kept, result)), profile=MISTRAL)["messages"]
-    assert own[1]["tool_calls"][0]["id"] == own[2]["tool_call_id"] == "abcDEF123"
-
-
-def called(*ids: str, name: str = "weather") -> AssistantMessage:
-    return AssistantMessage(tuple(ToolCall(id=each, name=name, arguments="{}") for each in ids))
-
-
-def answered(*ids: str) -> ToolMessage:
-    return ToolMessage(tuple(ToolResult(call_id=i, name="weather", content="1") for i in ids))
-
-
-def ids_of(profile: Profile, *turns: str) -> list[tuple[str, str]]:
-    """The id of each turn's call, and that of its result."""
-    context = Context(QUESTION)
-    for each in turns:
-        context = context.append(called(each), answered(each))
-    messages = sent(request(context), profile=profile)["messages"][1:]
-    pairs = zip(messages[::2], messages[1::2], strict=True)
-    return [(asks["tool_calls"][0]["id"], says["tool_call_id"]) for asks, says in pairs]
-
-
-def test_ids_that_a_server_refuses_are_replaced_and_results_follow() -> None:
-    long = "x" * 41
-    (kept, replaced) = ids_of(OPENAI, "x" * 40, long)
-
-    assert kept == ("x" * 40, "x" * 40)
-    assert replaced[0] == replaced[1] != long
-    assert len(replaced[0]) <= 40
-
-
-def test_ids_that_come_again_are_told_apart_where_they_must_be() -> None:
-    first, second, third = ids_of(OPENROUTER, "call_0", "call_0", "functions.f:0")
-
-    assert first == ("call_0", "call_0")
-    assert second[0] == second[1] != "call_0"
-    assert third[0] == third[1] != "functions.f:0"
-    assert ids_of(MOONSHOT, "functions.f:0", "functions.f:0") == [("functions.f:0",) * 2] * 2
-    assert ids_of(OPENROUTER, "call_0")[0] == first  # whatever comes later
-
-
-def test_names_of_tools_that_a_model_made_up_are_made_legal() -> None:
-    made = request(Context(QUESTION, called("c", name="no such/tool"), answered("c")))
-
-    assert sent(made)["messages"][1]["tool_calls"][0]["function"]["name"] == "no_such_tool"
 
 
 def test_a_turn_without_words_and_calls_leaves_no_message() -> None:
