@@ -15,6 +15,7 @@ from __future__ import annotations
 from agentkit.agent import Agent
 from agentkit.blocks import AssistantMessage, Message, ToolMessage, UserMessage
 from agentkit.context import Context, Document, VolatileTextWarning
+from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import (
     AgentkitError,
     ConfigurationError,
@@ -42,6 +43,7 @@ __all__ = [
     "Agent",
     "AgentkitError",
     "AssistantMessage",
+    "CompactionRule",
     "ConfigurationError",
     "Context",
     "ContextError",
