@@ -116,15 +116,20 @@ def _ping(draft: Draft, lives: Lives) -> Decimal:
     return lives.read * max(1, math.floor(draft.slow_gap_s / every))
 
 
-def _missing(reads: Decimal, lives: Lives) -> Decimal:
-    """Return what a missing token costs its next reader.
+def pays(reads: Decimal, lives: Lives) -> bool:
+    """Whether a write of the shortest lifetime pays for itself, with this many reads expected.
 
-    It writes the token again if enough reads are left after its own. A chance below 1 comes again
-    after each request, and then it pays above (w - 1) / (w - r): 0.22 for 1.25 and 0.1.
+    A chance below 1 comes again after each request; then it pays above (w - 1) / (w - r), which is
+    0.22 for 1.25 and 0.1. A number pays above (w - 1) / (1 - r).
     """
-    again = reads / (1 - reads) if reads < 1 else reads - 1
-    pays = again * (1 - lives.read) > lives.short.write - 1
-    return lives.short.write if pays else Decimal(1)
+    expected = reads / (1 - reads) if reads < 1 else reads
+    return expected * (1 - lives.read) > lives.short.write - 1
+
+
+def _missing(reads: Decimal, lives: Lives) -> Decimal:
+    """Return what a missing token costs its next reader, who writes it again if that pays then."""
+    again = pays(reads if reads < 1 else reads - 1, lives)
+    return lives.short.write if again else Decimal(1)
 
 
 def _more(need: Need, other: Need) -> Need:

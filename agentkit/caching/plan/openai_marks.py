@@ -10,19 +10,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from agentkit.caching.chain import Boundary
 from agentkit.caching.plan.draft import Draft, Written
 from agentkit.caching.plan.lives import Life, Lives, lives_of
 from agentkit.caching.plan.marks import Room
-from agentkit.caching.plan.needs import needs_of
+from agentkit.caching.plan.needs import needs_of, pays
 from agentkit.caching.plan.notes import mark_notes, siblings_ahead
 from agentkit.caching.plan.placing import MarkRules, place_marks, placed_marks
 from agentkit.caching.plan.plan import CachePlan, Prediction
 from agentkit.caching.plan.predict import blocks_read, predicted
-from agentkit.caching.plan.prompt import Prompt, prompt_of, user_marks
-from agentkit.caching.policy import OpenAiKey, OpenAiMarkPolicy, Ttl
-from agentkit.caching.request import Block, Mark, Role
+from agentkit.caching.plan.prompt import Prompt, prompt_of, run_ends, user_marks
+from agentkit.caching.policy import OpenAiKey, OpenAiMarkPolicy, Section, Ttl
+from agentkit.caching.request import Block, CacheRequest, Mark, Role
 from agentkit.caching.simulate.billing import split_at_marks
-from agentkit.caching.simulate.openai_marks import allowed_ttls, is_ignored
+from agentkit.caching.simulate.openai_marks import allowed_ttls, breakpoints, is_ignored
 from agentkit.errors import ConfigurationError
 
 
@@ -50,7 +51,7 @@ def plan_openai_marks(
     placed = place_marks(draft, prompt, needs, rules)
     marks = {place: mark.ttl or policy.default_ttl for place, mark in acting.items()}
     marks |= {place: life.ttl or policy.default_ttl for place, life in placed.marks.items()}
-    return CachePlan(
+    planned = CachePlan(
         marks=placed_marks(prompt, users, placed.marks, policy.default_ttl),
         cache_key=draft.request.identity.cache_key,
         openai=replace(draft.request.openai, mode="explicit", ttl=None),
@@ -60,6 +61,7 @@ def plan_openai_marks(
         predicted=_predict(draft, policy, prompt, marks, now),
         notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
     )
+    return _in_implicit_mode(planned, draft, policy, prompt, now) or planned
 
 
 def _takes_breakpoint(block: Block, role: Role | None, policy: OpenAiMarkPolicy) -> bool:
@@ -137,13 +139,89 @@ def _predict(
     places = sorted(marks)
     if policy.switches.openai_key is OpenAiKey.REQUIRED and not draft.request.identity.cache_key:
         places = []
-    looked_up = {*places[: policy.lookup_first], *places[-policy.lookup_latest :]}
-    hit = max((place for place in looked_up if prompt.readable[place]), default=None)
+    return _split(
+        draft,
+        policy,
+        prompt,
+        {place: marks[place] for place in places[-policy.explicit_writes :]},
+        {*places[: policy.lookup_first], *places[-policy.lookup_latest :]},
+        now,
+    )
+
+
+def _split(
+    draft: Draft,
+    policy: OpenAiMarkPolicy,
+    prompt: Prompt,
+    written: Mapping[int, Ttl],
+    looked_up: Iterable[int],
+    now: datetime,
+) -> Prediction:
     minimum = policy.minimum_tokens or 0
-    writing = places[-policy.explicit_writes :]
+    hit = max((place for place in looked_up if prompt.readable[place]), default=None)
+    lengths = [(prompt.tokens[place], ttl) for place, ttl in written.items()]
     split = split_at_marks(
         prompt.total,
         prompt.length(hit),
-        [(prompt.tokens[p], marks[p]) for p in writing if prompt.tokens[p] >= minimum],
+        [(n_tokens, ttl) for n_tokens, ttl in lengths if n_tokens >= minimum],
     )
-    return predicted(policy, split, hit=blocks_read(prompt, hit), at=now, terms=draft.request.terms)
+    terms = draft.request.terms
+    return predicted(policy, split, hit=blocks_read(prompt, hit), at=now, terms=terms)
+
+
+def _in_implicit_mode(
+    planned: CachePlan, draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt, now: datetime
+) -> CachePlan | None:
+    """Return the plan in implicit mode, where explicit mode cannot say the same.
+
+    Implicit mode has a breakpoint of its own at the end of the last message. It is needed where
+    that end takes no explicit one, and to read what was written at such an end before.
+    """
+    _, own = run_ends(draft)
+    last = len(prompt.blocks) - 1
+    if own is None or draft.n_volatile or last < 0 or prompt.total < (policy.minimum_tokens or 0):
+        return None
+    hidden = [
+        i for i, readable in enumerate(prompt.readable) if readable and not prompt.markable[i]
+    ]
+    read = prompt.length(prompt.n_read)
+    longer = bool(hidden) and prompt.tokens[hidden[-1]] > read
+    cut = not prompt.markable[last] and prompt.blocks[last].n_tokens > 0
+    if not (longer or cut) or not pays(own.reads, _lives(draft, policy, prompt, now)):
+        return None
+    implicit = replace(planned, openai=replace(planned.openai, mode="implicit"))
+    applied = implicit.applied(draft.request)
+    points = breakpoints(applied, policy, _unhashed(applied))
+    if points is None or (cut and last not in points.written):
+        return None
+    prediction = _split(draft, policy, prompt, points.written, points.looked_up, now)
+    if not cut and prediction.split.read <= read:
+        return None
+    return replace(implicit, predicted=prediction)
+
+
+def _unhashed(request: CacheRequest) -> list[Boundary]:
+    """Return the request's prefixes as far as breakpoints depend on them: without hashes."""
+    found: list[Boundary] = []
+    sections = [
+        (Section.TOOLS, None, None, request.tools),
+        (Section.SYSTEM, None, None, request.system),
+        *(
+            (Section.MESSAGES, number, message.role, message.blocks)
+            for number, message in enumerate(request.messages)
+        ),
+    ]
+    for section, number, role, blocks in sections:
+        found += [
+            Boundary(
+                key=b"",
+                content=b"",
+                n_tokens=0,
+                block=block,
+                section=section,
+                message=number,
+                role=role,
+            )
+            for block in blocks
+        ]
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from datetime import datetime
 
 from agentkit.caching.chain import Boundary
@@ -34,19 +35,14 @@ def plan_marks(
     if refused is not None:
         return refused
     minimum = known_minimum(policy)
-    explicit = _explicit(request, policy, prefixes)
-    endings = _endings(prefixes) if request.openai.mode == "implicit" else []
-    written = _written(request, policy, explicit, endings)
-    asks = bool(written) and not (
-        policy.switches.openai_key is OpenAiKey.REQUIRED and request.identity.cache_key is None
-    )
-    if not asks:
-        written, explicit, endings = {}, {}, []
+    points = breakpoints(request, policy, prefixes)
+    asks = points is not None
+    written = {} if points is None else points.written
     written = {i: ttl for i, ttl in written.items() if prefixes[i].n_tokens >= minimum}
     now_s = now.timestamp()
     hits = [
         index
-        for index in _candidates(policy, prefixes, explicit, endings)
+        for index in (() if points is None else points.looked_up)
         if prefixes[index].n_tokens >= minimum and store.is_readable(prefixes[index].key, now_s)
     ]
     hit = max(hits, default=None)
@@ -81,6 +77,29 @@ def plan_marks(
             if hit is None or index > hit
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakpoints:
+    """What a request writes, whatever its length, and what it looks up, by block."""
+
+    written: Mapping[int, Ttl]
+    looked_up: Set[int]
+
+
+def breakpoints(
+    request: CacheRequest, policy: OpenAiMarkPolicy, prefixes: Sequence[Boundary]
+) -> Breakpoints | None:
+    """Return the breakpoints of a request; None if it asks for no caching."""
+    explicit = _explicit(request, policy, prefixes)
+    endings = _endings(prefixes) if request.openai.mode == "implicit" else []
+    written = _written(request, policy, explicit, endings)
+    key_is_missing = (
+        policy.switches.openai_key is OpenAiKey.REQUIRED and request.identity.cache_key is None
+    )
+    if not written or key_is_missing:
+        return None
+    return Breakpoints(written=written, looked_up=_candidates(policy, prefixes, explicit, endings))
 
 
 def _explicit(
