@@ -3,7 +3,8 @@
 The official SDKs talk to it, over a socket (`agentkit fake-provider`) or in process, and get the
 usage, the bill and the refusals that the provider would give. No model, no network, no key.
 
-provider.py  read first: FakeProvider; app.py: the routes; exchange.py: one request's life
+provider.py  read first: FakeProvider; app.py: the routes (incoming.py: key and body);
+             exchange.py: one request's life
 reply.py     what the fake model says; sample.py: values that fit a schema
 pieces.py    from JSON to the blocks that caches know; fields.py: reading JSON; api.py: the seam
 anthropic/ openai/ gemini/    how each API is read and written

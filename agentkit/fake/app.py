@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from agentkit.fake.exchange import Exchange, Receive, Send, error_response, send
 from agentkit.fake.fields import JsonObject, Problem
 from agentkit.fake.gemini.answer import Gemini
 from agentkit.fake.gemini.parse import request_of
+from agentkit.fake.incoming import body_of, chat_provider, key_of
 from agentkit.fake.ledger import Record
 from agentkit.fake.models import model_list
 from agentkit.fake.openai.chat_answer import Chat
@@ -89,7 +89,7 @@ class Desk:
     async def chat(self, request: Request) -> Answering:
         """Chat completions: the model's name says whose."""
         body = await request.body()
-        provider = _chat_provider(body)
+        provider = chat_provider(body)
         return await self._answer(request, Chat(provider), provider)
 
     def chat_of(self, provider: Provider) -> Callable[[Request], Awaitable[Answering]]:
@@ -209,13 +209,13 @@ class Desk:
     def _call(
         self, request: Request, data: bytes, *, model: str = "", defaults: JsonObject | None = None
     ) -> HttpCall:
-        key = _key(request)
+        key = key_of(request)
         if not key:
             raise Problem("no API key was given; any text will do", status=401)
         return HttpCall(
             path=request.url.path,
             headers=dict(request.headers),
-            body={**(defaults or {}), **_body(data)},
+            body={**(defaults or {}), **body_of(data)},
             tenant=self._fake.tenant_of(key),
             model=plain_name(model),
         )
@@ -236,36 +236,6 @@ Answering = Exchange | _Json
 
 def _under(prefix: str) -> tuple[str, str]:
     return f"/{prefix}/v1/chat/completions", f"/{prefix}/chat/completions"
-
-
-def _key(request: Request) -> str:
-    headers = request.headers
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    bearer = token.strip() if scheme.lower() == "bearer" else ""
-    given = (headers.get("x-api-key"), headers.get("x-goog-api-key"), bearer)
-    return next((key for key in given if key), request.query_params.get("key", ""))
-
-
-def _body(data: bytes) -> JsonObject:
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise Problem(f"the body is no valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise Problem("the body is no JSON object")
-    return value
-
-
-def _chat_provider(data: bytes) -> Provider:
-    """Whose Chat API it is: DeepSeek's, OpenAI's, or a gateway's to Claude."""
-    try:
-        model = str(_body(data).get("model", ""))
-    except Problem:
-        return Provider.OPENAI
-    name = plain_name(model)
-    if name.startswith("deepseek"):
-        return Provider.DEEPSEEK
-    return Provider.ANTHROPIC if name.startswith("claude") else Provider.OPENAI
 
 
 def _count_gemini(call: HttpCall, model: str) -> JsonObject:

@@ -57,9 +57,7 @@ class Exchange:
             self._abort(_CLIENT_GONE)
 
     async def _answer(self, send: Send) -> None:
-        reply = self._fake.respond(self._prompt.ask)
-        if inspect.isawaitable(reply):
-            reply = await reply
+        reply = await self._reply()
         if isinstance(reply, Failure):
             await self._fail(reply, send)
             return
@@ -69,6 +67,14 @@ class Exchange:
             await self._stream(reply, answer, blocks, send)
         else:
             await self._send_whole(reply, answer, blocks, send)
+
+    async def _reply(self) -> Reply | Failure:
+        try:
+            reply = self._fake.respond(self._prompt.ask)
+            return await reply if inspect.isawaitable(reply) else reply
+        except Exception:
+            self._abort(500)
+            raise
 
     async def _fail(self, failure: Failure, send: Send) -> None:
         await self._sleep(failure.after_s)

@@ -2,7 +2,7 @@
 
 load.py       from `my_app:MyAgent` to a team; turns.py: a run of made-up turns
 providers.py  the models; forecast.py: lays out, plans, simulates
-render.py     as text and as JSON
+rows.py       a forecast as data; render.py: as text and as JSON
 """
 
 from __future__ import annotations

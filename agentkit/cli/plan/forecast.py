@@ -25,53 +25,11 @@ from agentkit.caching.simulate import ManualClock, Refused, SimulatedCache
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.cli.plan.load import Planned
 from agentkit.cli.plan.providers import AnyHosted
+from agentkit.cli.plan.rows import Forecast, SegmentRow, TurnRow
 from agentkit.cli.plan.turns import Script, Sizes, script
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Layout
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRow:
-    """A segment of the first request."""
-
-    name: str
-    tier: str
-    """`volatile` for what is shown last and not kept; `adapter` for what the wire needs."""
-    blocks: int
-    tokens: int
-    marks: tuple[str, ...]
-    """Lifetimes of the marks in it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRow:
-    """What one request reads, writes and costs."""
-
-    turn: int
-    """Counted from 1."""
-    split: InputSplit
-    output_tokens: int
-    n_bytes: int
-    """Length of the request's body."""
-    cost: Decimal | None
-    """USD, with output; None if the price is unknown."""
-    uncached_cost: Decimal | None
-    price_source: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
-    """A run at one provider."""
-
-    label: str
-    policy: Policy | None
-    segments: tuple[SegmentRow, ...] = ()
-    turns: tuple[TurnRow, ...] = ()
-    cache_key: str | None = None
-    notes: tuple[str, ...] = ()
-    error: str | None = None
-    """Why there is no forecast."""
 
 
 def forecasts(

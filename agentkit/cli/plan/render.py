@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
-from agentkit.cli.plan.forecast import Forecast, TurnRow
 from agentkit.cli.plan.load import Planned
+from agentkit.cli.plan.rows import Forecast, TurnRow
 from agentkit.cli.plan.turns import Sizes
 
 _SHOWN = (1, 10)

@@ -157,6 +157,7 @@ async def test_an_error_of_the_responder_reaches_the_client() -> None:
         with pytest.raises(ZeroDivisionError, match="mine"):
             await http.post("/v1/responses", json=body, headers={"authorization": "Bearer key"})
     assert fake.served == []
+    assert fake.records[0].status == 500
 
 
 async def test_the_responder_may_wait() -> None:
