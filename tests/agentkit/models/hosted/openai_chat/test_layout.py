@@ -266,7 +266,7 @@ def test_a_longer_request_begins_with_the_bytes_of_a_shorter_one(
         cut += 1  # a turn is complete when it has its results
     volatile = data.draw(st.none() | TEXT)
     shorter = request(Context(*FRONT, *said[:cut]).with_volatile(volatile))
-    longer = request(Context(*FRONT, *said))
+    longer = request(Context.load(Context(*FRONT, *said).dump()))
 
     early, late = first.layout(shorter), other.layout(longer)
 
