@@ -16,14 +16,19 @@ from agentkit.caching.plan.notes import front_notes
 from agentkit.caching.plan.placing import MarkRules, Placed, place_marks, placed_marks
 from agentkit.caching.plan.plan import CachePlan, Hints
 from agentkit.caching.plan.predict import common_read, predicted, whole_blocks_within
-from agentkit.caching.plan.prompt import Prompt, front_is_readable, prompt_of, user_marks
+from agentkit.caching.plan.prompt import (
+    Prompt,
+    front_is_readable,
+    prompt_of,
+    run_ends,
+    user_marks,
+)
 from agentkit.caching.policy import (
     BlockKind,
     CompatiblePolicy,
     InputSplit,
     ReadableWhen,
     Salt,
-    Ttl,
 )
 from agentkit.caching.request import Block, OpenAiOptions, Role
 from agentkit.caching.simulate.compatible import whole_blocks
@@ -79,7 +84,7 @@ def plan_compatible(
     return CachePlan(
         marks=placed_marks(prompt, users, placed.marks, lives.short.ttl),
         cache_key=draft.request.identity.cache_key,
-        openai=_options(draft, lives, policy),
+        openai=_options(draft, lives, policy, total=prompt.total, read=read),
         hints=hints_of(draft, policy),
         mask=draft.mask,
         keep_alive=placed.keep_alive,
@@ -162,17 +167,21 @@ def _place(
     return place_marks(draft, prompt, needs_of(draft, prompt, lives), rules)
 
 
-def _options(draft: Draft, lives: Lives, policy: CompatiblePolicy) -> OpenAiOptions:
-    """Return the lifetime for the whole request, where it is chosen and there are no marks.
+def _options(
+    draft: Draft, lives: Lives, policy: CompatiblePolicy, *, total: int, read: int
+) -> OpenAiOptions:
+    """Return the options, with the lifetime where one is chosen for the whole request.
 
-    The longer one is paid for all that is written. It pays if the chance of a slow gap times what
-    is lost then is more than its premium, here for the same tokens: w_long - w < p (w - r).
+    The longer one is paid for what is written now. It pays if that premium is less than what a
+    slow gap is expected to lose, which is the whole prefix.
     """
-    options = replace(draft.request.openai, ttl=draft.request.openai.ttl)
+    options = draft.request.openai
     if policy.mark_budget or not lives.differ or options.ttl is not None:
         return options
+    _, own = run_ends(draft)
+    if own is None or draft.slow_gap_s >= lives.long.seconds:
+        return options
     slow = draft.slow_chance if draft.gap_s < lives.short.seconds else Decimal(1)
-    saved = slow * (lives.short.write - lives.read)
-    pays = saved > lives.long.write - lives.short.write
-    ttl: Ttl | None = lives.long.ttl if pays else None
-    return replace(options, ttl=ttl)
+    lost = slow * min(own.reads, Decimal(1)) * (lives.short.write - lives.read) * total
+    premium = (lives.long.write - lives.short.write) * (total - read)
+    return replace(options, ttl=lives.long.ttl if lost > premium else None)
