@@ -60,6 +60,7 @@ def finish(
     mark_name = frozenset((profile.mark.name,)) if profile.mark is not None and marks else ()
 
     def again(dropped: frozenset[str]) -> bytes:
+        dropped -= needed
         fields = _unmasked(steering, profile) if _MASK in dropped else steering
         rest = {k: v for k, v in {**fields, **hints}.items() if k not in dropped}
         kept = {} if dropped.intersection(mark_name) else marks

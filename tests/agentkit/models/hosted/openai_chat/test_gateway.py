@@ -148,6 +148,21 @@ async def test_what_keeps_tenants_apart_is_never_left_out(
     assert not api.refused_fields
 
 
+async def test_what_keeps_tenants_apart_is_sent_even_if_it_was_refused_without_a_tenant(
+    httpx2_mock: respx.Router,
+) -> None:
+    httpx2_mock.post(URL).mock(side_effect=[refused("unknown field cache_salt"), sse(*SAID)])
+    api, planned = adapter(VLLM), plan(hints=Hints(body={"cache_salt": "s"}))
+    anybody = request(Context(*FRONT, QUESTION))
+    with pytest.warns(CacheFieldsRefusedWarning):
+        await collect(api, api.body(api.layout(anybody), planned, anybody))
+    assert b"cache_salt" not in api.body(api.layout(anybody), planned, anybody).data
+
+    tenants = request(Context(*FRONT, QUESTION), tenant="t1")
+
+    assert b'"cache_salt":"s"' in api.body(api.layout(tenants), planned, tenants).data
+
+
 async def test_a_template_that_wants_one_system_message_gets_one_at_the_next_attempt(
     httpx2_mock: respx.Router,
 ) -> None:
