@@ -1,7 +1,7 @@
 """The planner: pure, from a draft, a policy and what was written before to marks and a price.
 
-planner.py     read first: plan(draft, policy, written, now); draft.py what it is given, plan.py what
-               it answers, expect.py how often a prefix will be needed again
+planner.py     read first: plan(draft, policy, written, now)
+draft.py       what it is given, plan.py what it answers; expect.py: how often a prefix is needed
 needs.py       which later requests want an entry of this prompt, and what each of them will pay
 span.py        how far to write, and how much of it for long: the cheapest by expectation
 marks.py       which marks that takes, and which lead to what can be read; placing.py: all of it

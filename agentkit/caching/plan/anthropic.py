@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from agentkit.caching.plan.draft import Draft, Written
@@ -18,6 +19,7 @@ from agentkit.caching.policy import AnthropicPolicy, Ttl
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
     is_markable,
+    refuse_request,
     rendered,
     shown_indexes,
 )
@@ -36,6 +38,7 @@ def plan_anthropic(
         ConfigurationError: the user's own marks are more than the API takes, or on blocks that
             take none, or in an order that it refuses.
     """
+    draft = replace(draft, keep_alive=draft.keep_alive and _takes_pings(draft, policy))
     prompt = prompt_of(
         draft,
         written,
@@ -62,6 +65,12 @@ def plan_anthropic(
         predicted=_predict(draft, policy, prompt, marks, positions, now),
         notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
     )
+
+
+def _takes_pings(draft: Draft, policy: AnthropicPolicy) -> bool:
+    """Whether the API takes the same request with `max_tokens: 0`."""
+    ping = replace(draft.request, prewarm=True, stream=False)
+    return refuse_request(ping, policy) is None
 
 
 def _rules(

@@ -51,6 +51,7 @@ def plan_compatible(
         ConfigurationError: the user set more marks than are passed on, or on blocks without a
             place for them.
     """
+    draft = replace(draft, keep_alive=False)  # there is no request that answers nothing
     minimum = policy.minimum_tokens or 0
     prompt = prompt_of(draft, written, now_s=now.timestamp(), minimum=minimum, can_mark=_takes_mark)
     lives = lives_of(
@@ -87,7 +88,6 @@ def plan_compatible(
         openai=_options(draft, lives, policy, total=prompt.total, read=read),
         hints=hints_of(draft, policy),
         mask=draft.mask,
-        keep_alive=placed.keep_alive,
         siblings_ahead=0 if warm else 1,
         predicted=predicted(
             policy,

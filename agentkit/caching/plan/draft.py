@@ -56,7 +56,9 @@ class Draft:
     slow_gap_s: Decimal = Decimal(900)
     """How long such a gap is."""
     keep_alive: bool = False
-    """Whether somebody will keep the run's entry alive in a slow gap, see `keep_alive.py`."""
+    """Whether somebody will keep the run's entry alive in a slow gap, see `keep_alive.py`.
+
+    The planner counts on it only where the API has a request for it."""
     priority: int = 0
     """Higher is served sooner, where the server can be asked for it."""
     session: str = ""

@@ -36,6 +36,9 @@ def plan_openai_marks(
         ConfigurationError: the user set one on a block that takes none, or with a lifetime that
             the API does not take.
     """
+    # Only the Responses API has a request that answers nothing (`prewarm`).
+    pings = draft.keep_alive and draft.request.openai.api == "responses"
+    draft = replace(draft, keep_alive=pings)
     prompt = prompt_of(
         draft,
         written,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
+from typing import Literal
 
 import pytest
 
 from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix, Written
 from agentkit.caching.plan.planner import plan
 from agentkit.caching.policy import Policy, Ttl
-from agentkit.caching.request import CacheRequest
+from agentkit.caching.request import CacheRequest, OpenAiOptions
 from agentkit.caching.simulate import ManualClock, SimulatedAnthropic
 from tests.agentkit.caching.plan.planning import (
     CLAUDE,
@@ -160,3 +162,26 @@ def test_a_long_lived_entry_is_named_again_before_its_time_is_up(
     assert entry is not None
     assert entry.ttl is Ttl.ONE_HOUR
     assert True in named
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [{"thinking": "enabled:4096"}, {"output_format": "answer"}, {"tool_choice": "any"}],
+)
+def test_where_the_api_takes_no_ping_none_is_counted_on(
+    policy: Policy, identity: dict[str, str]
+) -> None:
+    """A request without an answer is refused with these, so an hour is bought instead."""
+    asked = turn(0)
+    asked = replace(asked, identity=replace(asked.identity, **identity))
+    planned = plan(slow(asked, "0.9", keep_alive=True), policy, Written(), NOW)
+    assert not planned.keep_alive
+    assert any(m.ttl is Ttl.ONE_HOUR for m in planned.marks)
+
+
+@pytest.mark.parametrize(("api", "pings"), [("responses", True), ("chat", False)])
+def test_openais_chat_api_has_no_pings(api: Literal["responses", "chat"], pings: bool) -> None:
+    model = "gpt-6.1-sol"
+    asked = replace(request([user(block("q", 90_000))], model=model), openai=OpenAiOptions(api=api))
+    draft = draft_of(asked, slow_chance=Decimal("0.3"), slow_gap_s=Decimal(3000), keep_alive=True)
+    assert plan(draft, policy_of("openai", model), Written(), NOW).keep_alive is pings
