@@ -180,6 +180,8 @@ class Ticket:
 
     def next_ping_s(self) -> float | None:
         """Return in how many seconds the prefix must be touched to live on; None: let it go."""
+        if not self.plan.keep_alive:  # something cheaper holds it, or nothing can
+            return None
         request = self._prepared.draft.request
         entries = self._memory.shadow.written(request).entries
         last = max((index for index, entry in enumerate(entries) if entry), default=None)
