@@ -85,19 +85,23 @@ class CacheTracker:
         """The rules of today, with the user's own prices."""
         return self._options.prices.applied(self._policies.on(self._time.now().date()))
 
-    async def enter(self, layout: Layout, request: ModelRequest) -> Ticket:
+    async def enter(
+        self, layout: Layout, request: ModelRequest, *, may_mark: bool = True
+    ) -> Ticket:
         """Plan a request; wait first, while another writes the prefix that both have.
+
+        `may_mark` is False for a server that has refused marks.
 
         Raises:
             ConfigurationError: the user's own marks break the provider's rules.
         """
-        prepared = self._prepare(layout, request)
+        prepared = self._prepare(layout, request, may_mark)
         while (leader := self._leader(prepared)) is not None:
             try:
                 await asyncio.wait_for(leader.begun.wait(), _PATIENCE_S)
             except TimeoutError:
                 self._memory.flights.begin(leader)
-            prepared = self._prepare(layout, request)
+            prepared = self._prepare(layout, request, may_mark)
         return self._started(prepared)
 
     def last(self, request: ModelRequest) -> Ticket | None:
@@ -105,14 +109,14 @@ class CacheTracker:
         ticket = self._runs.get(request.run_id)
         return ticket if ticket is not None and ticket.is_answered else None
 
-    def _prepare(self, layout: Layout, request: ModelRequest) -> Prepared:
+    def _prepare(self, layout: Layout, request: ModelRequest, may_mark: bool) -> Prepared:
         now = self._time.now()
         policy = self._policies.on(now.date())
         before = self._before(request)
         scaled = self._memory.scale.scaled(
             layout.cache_request, None if before is None else before.counted
         )
-        draft = self._draft(layout, request, scaled, policy)
+        draft = self._draft(layout, request, scaled, policy, may_mark)
         draft = with_key(draft, policy, self._rates, now)
         written = self._memory.shadow.written(draft.request)
         plan = place(draft, policy, written, now)
@@ -140,12 +144,17 @@ class CacheTracker:
         return next((ticket.answered for ticket in known if ticket is not None), None)
 
     def _draft(
-        self, layout: Layout, request: ModelRequest, scaled: CacheRequest, policy: Policy
+        self,
+        layout: Layout,
+        request: ModelRequest,
+        scaled: CacheRequest,
+        policy: Policy,
+        may_mark: bool,
     ) -> Draft:
         pace = self._gaps_of(request, policy).pace
         return Draft(
             request=scaled,
-            shared=layout.shared if self._options.enabled else (),
+            shared=layout.shared if self._options.enabled and may_mark else (),
             n_volatile=layout.n_volatile,
             gap_s=pace.gap_s,
             slow_chance=max(pace.slow_chance, request.reuse.slow_tools),

@@ -26,7 +26,7 @@ from agentkit.caching.verdict import Verdict
 from agentkit.context.prices import Prices
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.wire import Adapter, Closing, LayoutT
+from agentkit.models.hosted.wire import Adapter, Closing, LayoutT, Refusing
 from agentkit.usage import Timing, Usage
 
 _LOGGER = logging.getLogger("agentkit.caching")
@@ -93,7 +93,8 @@ class HostedModel(Generic[LayoutT]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model; see `Model.stream`. `CacheEvent` comes before `ModelEnd`."""
         layout = self._adapter.layout(request)
-        ticket = await self._tracker.enter(layout, request)
+        refused = self._adapter.refused_fields if isinstance(self._adapter, Refusing) else ()
+        ticket = await self._tracker.enter(layout, request, may_mark=not refused)
         try:
             body = self._adapter.body(layout, ticket.plan, request)
             ticket.sends(body)

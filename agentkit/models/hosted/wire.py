@@ -114,3 +114,13 @@ class Closing(Protocol):
     async def aclose(self) -> None:
         """End it. Idempotent."""
         ...
+
+
+@runtime_checkable
+class Refusing(Protocol):
+    """An adapter whose server may not know the fields that caching uses."""
+
+    @property
+    def refused_fields(self) -> frozenset[str]:
+        """The fields that the server has refused, and that are left out since."""
+        ...
