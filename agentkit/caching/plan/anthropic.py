@@ -63,7 +63,14 @@ def plan_anthropic(
         keep_alive=placed.keep_alive,
         siblings_ahead=siblings_ahead(prompt, needs),
         predicted=_predict(draft, policy, prompt, marks, positions, now),
-        notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
+        notes=mark_notes(
+            draft,
+            policy,
+            prompt,
+            needs,
+            n_marks=len(marks),
+            n_free=policy.mark_budget - len(fixed),
+        ),
     )
 
 

@@ -11,9 +11,15 @@ from agentkit.caching.policy import Policy
 
 
 def mark_notes(
-    draft: Draft, policy: Policy, prompt: Prompt, needs: Sequence[Need], *, n_marks: int
+    draft: Draft,
+    policy: Policy,
+    prompt: Prompt,
+    needs: Sequence[Need],
+    *,
+    n_marks: int,
+    n_free: int = 1,
 ) -> tuple[str, ...]:
-    """Return why a prefix that is shared is not cached."""
+    """Return why a prefix that is shared is not cached. `n_free`: marks left by the user."""
     notes: list[str] = []
     minimum = policy.minimum_tokens
     if minimum is None:
@@ -39,6 +45,10 @@ def mark_notes(
     elif not n_marks:
         reads = sum(need.reads for need in needs)
         notes.append(f"{reads} expected reads do not pay for a write, so nothing is written")
+    if not n_free and needs:
+        notes.append(
+            "the user's own marks leave none to the planner; take one away to get the rest"
+        )
     if policy.prices is None:
         notes.append(f"no price is known for {policy.model!r}; planned with the usual multipliers")
     return tuple(notes)

@@ -97,11 +97,12 @@ def test_other_tools_models_and_tenants_have_other_keys() -> None:
 
 @given(st.lists(st.text(max_size=4), max_size=4), st.lists(st.text(max_size=4), max_size=4))
 def test_hashed_lists_never_run_into_each_other(one: list[str], other: list[str]) -> None:
-    """("org_1", "2345") and ("org_12345", "") are two tenants."""
+    """C97: ("org_1", "2345") and ("org_12345", "") are two tenants."""
     assert (framed(*one) == framed(*other)) == (one == other)
 
 
 def test_sessions_of_two_tenants_are_two_sessions() -> None:
+    """C98: one session id, two tenants: two pins."""
     policy = policy_of("openrouter", "any/model")
     names = {session_key(team(asked("q"), session="s", tenant=t), policy) for t in ("a", "b")}
     assert len(names) == 2

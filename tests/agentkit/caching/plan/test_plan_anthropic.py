@@ -9,12 +9,21 @@ import pytest
 
 from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix, Written
 from agentkit.caching.plan.planner import plan
-from agentkit.caching.policy import AnthropicPolicy, BlockKind, Policy, Ttl
+from agentkit.caching.policy import (
+    AnthropicPolicy,
+    BlockKind,
+    LookbackUnit,
+    Policy,
+    Switches,
+    Ttl,
+    policy_for,
+)
 from agentkit.caching.request import CacheRequest, Mark, Message
 from agentkit.caching.simulate import InFlight, ManualClock, SimulatedAnthropic
 from agentkit.errors import ConfigurationError
 from tests.agentkit.caching.plan.planning import (
     CLAUDE,
+    DAY,
     assistant,
     block,
     draft_of,
@@ -358,3 +367,34 @@ def test_an_unknown_model_is_planned_and_said_to_be_unknown() -> None:
     assert [m.index for m in planned.marks] == [0]
     assert planned.predicted.cost is planned.predicted.uncached is None
     assert len(planned.notes) == 2
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_wide_turn_is_read_where_every_block_is_a_position(
+    clock: ManualClock, knows: bool
+) -> None:
+    """C40: fifteen calls and results are 31 blocks, more than the lookback has in its old unit."""
+    switches = Switches(anthropic_lookback=LookbackUnit.BLOCKS)
+    cache = SimulatedAnthropic(clock=clock, switches=switches)
+    policy = policy_for("anthropic", CLAUDE, DAY, switches=switches)
+    written = 0
+    for asked in steps(6, n_calls=15):
+        sent = send(cache, clock, draft_of(asked, organization=(4, 2)), policy, knows=knows)
+        assert sent.served.read == written
+        written += sent.served.split.written
+        clock.advance(20)
+
+
+def test_marks_of_the_user_that_leave_no_room_are_said(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    """C26: the planner adds none, and says what that costs."""
+    asked = with_user_marks(steps(2)[-1], [1, 2, 3, 4], None)
+    sent = send(cache, clock, draft_of(asked), policy)
+    assert [m.index for m in sent.plan.marks] == [1, 2, 3, 4]
+    assert "leave none to the planner" in sent.plan.notes[0]
+
+
+def test_a_mask_has_no_place_on_this_wire(policy: Policy) -> None:
+    draft = draft_of(steps(0)[0], mask=frozenset({"tool0"}))
+    assert plan(draft, policy, Written(), NOW).mask is None

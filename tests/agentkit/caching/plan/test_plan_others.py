@@ -188,7 +188,7 @@ def compatible(provider: Provider, model: str = "model") -> CompatiblePolicy:
 
 class TestCompatible:
     def test_a_tenants_salt_is_bound_to_it_and_fits(self) -> None:
-        """Whatever the tenant is called: too long, with characters that the server refuses."""
+        """C94: whatever the tenant is called: too long, with characters that the server refuses."""
         policy = compatible(Provider.VLLM)
         assert policy.salt is not None
         salts = set()
