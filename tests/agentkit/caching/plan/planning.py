@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -85,7 +86,7 @@ def draft_of(
     agent: int | str | Decimal = 2,
     organization: tuple[int, int] | None = None,
     n_volatile: int = 0,
-    **more: object,
+    **more: Any,
 ) -> Draft:
     """A draft as adapters make it. `organization`: the end of its front, and its reads."""
     n_front = len(asked.tools) + len(asked.system)
@@ -105,7 +106,7 @@ def draft_of(
         request=asked,
         shared=tuple(shared),
         n_volatile=n_volatile,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
 
 

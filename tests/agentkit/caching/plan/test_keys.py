@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,7 +49,7 @@ def key(draft: Draft, policy: Policy | None = None, rates: KeyRates | None = Non
     return found
 
 
-def team(request: CacheRequest, **more: object) -> Draft:
+def team(request: CacheRequest, **more: Any) -> Draft:
     return draft_of(request, organization=(2, 2), **more)
 
 

@@ -365,7 +365,8 @@ def test_an_unknown_model_is_planned_and_said_to_be_unknown() -> None:
     policy = policy_of("anthropic", "claude-opus-9")
     planned = plan(draft_of(request([user(block("question"))])), policy, Written(), NOW)
     assert [m.index for m in planned.marks] == [0]
-    assert planned.predicted.cost is planned.predicted.uncached is None
+    assert planned.predicted.cost is None
+    assert planned.predicted.uncached is None
     assert len(planned.notes) == 2
 
 

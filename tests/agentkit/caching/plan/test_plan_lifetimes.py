@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -51,7 +51,7 @@ def turn(n_turns: int) -> CacheRequest:
     return request(messages, system=[block("front", 50_000)])
 
 
-def slow(asked: CacheRequest, chance: str, gap_s: int = 900, **more: object) -> Draft:
+def slow(asked: CacheRequest, chance: str, gap_s: int = 900, **more: Any) -> Draft:
     return draft_of(asked, slow_chance=Decimal(chance), slow_gap_s=Decimal(gap_s), **more)
 
 
@@ -169,7 +169,7 @@ def test_a_long_lived_entry_is_named_again_before_its_time_is_up(
     [{"thinking": "enabled:4096"}, {"output_format": "answer"}, {"tool_choice": "any"}],
 )
 def test_where_the_api_takes_no_ping_none_is_counted_on(
-    policy: Policy, identity: dict[str, str]
+    policy: Policy, identity: dict[str, Any]
 ) -> None:
     """A request without an answer is refused with these, so an hour is bought instead."""
     asked = turn(0)

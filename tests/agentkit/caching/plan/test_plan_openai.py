@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -32,8 +32,8 @@ TOOLS = [block(f"tool{i}", 400, BlockKind.TOOL) for i in range(3)]
 SYSTEM = [block("rules"), block("role")]
 
 
-def request(messages: list[Message], **more: object) -> CacheRequest:
-    return claude_request(messages, model=GPT, **more)  # type: ignore[arg-type]
+def request(messages: list[Message], **more: Any) -> CacheRequest:
+    return claude_request(messages, model=GPT, **more)
 
 
 def steps(n_steps: int) -> list[CacheRequest]:
@@ -167,7 +167,7 @@ def test_an_end_that_takes_no_breakpoint_is_left_to_implicit_mode(
 
 def test_masks_are_passed_on(policy: Policy) -> None:
     draft = draft_of(steps(0)[0], mask=frozenset({"search"}))
-    assert plan(draft, policy, Written(), NOW).mask == {"search"}
+    assert plan(draft, policy, Written(), NOW).mask == frozenset({"search"})
 
 
 @pytest.mark.parametrize(

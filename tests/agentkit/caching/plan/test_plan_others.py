@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ class TestDeepSeek:
         assert reads == [0, 0, 50_000, 50_000]
 
     def test_tenants_are_kept_apart_and_agents_are_not(self) -> None:
-        def user_id(**more: object) -> str | None:
+        def user_id(**more: Any) -> str | None:
             draft = draft_of(asked(self.MODEL), **more)
             return plan(draft, self.POLICY, Written(), NOW).cache_key
 
@@ -276,7 +277,7 @@ class TestCompatible:
         first = request([user(block("q", 30_000))], model="kimi-k3")
         more = [assistant(block("a", 100)), user(block("r", 3000))]
         second = replace(first, messages=(*first.messages, *more))
-        chances = {"slow_chance": Decimal(chance)}
+        chances: dict[str, Any] = {"slow_chance": Decimal(chance)}
         cold = send(cache, clock, draft_of(first, **chances), policy)
         warm = send(cache, clock, draft_of(second, **chances), policy)
         assert cold.plan.openai.ttl is None

@@ -57,13 +57,13 @@ def drafts(draw: st.DrawFn, name: str, asked: CacheRequest) -> Draft:
         and (n_front <= index < n_blocks)
         and _role(asked, index) is not Role.ASSISTANT
     ]
-    marked = ()
+    marked: tuple[int, ...] = ()
     if CASES[name][0] in ("anthropic", "openai") and name != "openai-before" and takes:
         marked = draw(st.lists(st.sampled_from(takes), max_size=3, unique=True).map(tuple))
     ttl = draw(st.sampled_from([None, Ttl.ONE_HOUR])) if name.startswith("anthropic") else None
     return draft_of(
         with_user_marks(asked, marked, ttl),
-        run=draw(st.sampled_from([0, "0.3", "0.85", 3])),
+        run=draw(st.sampled_from(["0", "0.3", "0.85", "3"])),
         agent=draw(st.sampled_from([0, 2])),
         organization=(draw(st.integers(0, n_front)), draw(st.integers(0, 2))),
         n_volatile=n_volatile,
