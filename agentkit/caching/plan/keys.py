@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from itertools import islice
 from math import ceil
 
 from agentkit.caching.plan.draft import Draft, SharedBy
@@ -103,7 +104,7 @@ KEY_FIELD = "prompt_cache_key"
 
 def front_key(draft: Draft, policy: Policy) -> str:
     """Return the hash of what all agents of a team have in common, and whose it is."""
-    blocks = list(draft.request.blocks)[: _front_end(draft)]
+    blocks = islice(draft.request.blocks, _front_end(draft))
     return _name("front", draft.tenant, policy.model, *(block.digest.hex() for block in blocks))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from agentkit.caching.plan.draft import Draft
+from agentkit.caching.plan.draft import Draft, SharedBy
 from agentkit.caching.plan.lives import Life, Lives
 from agentkit.caching.plan.needs import Need
 from agentkit.caching.plan.prompt import Prompt, run_ends
@@ -13,6 +13,10 @@ from agentkit.caching.plan.span import Span
 
 Reaches = Callable[[Iterable[int], int], bool]
 """Whether one of these marks finds the entry that ends with a block."""
+
+
+_LAGGING = 4
+"""How many earlier ends of the run are thought of: no budget has room for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +52,13 @@ def wanted_marks(
     if hit is not None and not reaches([*ends, *fixed], hit):
         found.append(hit)
     found += renew
-    earlier, own = run_ends(draft)
-    lag = [prompt.anchor(end.end) for end in reversed(earlier)]
+    earlier, _ = run_ends(draft)
+    lag = [prompt.anchor(end.end) for end in earlier[: -_LAGGING - 1 : -1]]
     if hit is None:
         found += lag[:1]
     found += [need.at for need in reversed(needs) if not need.is_run]
     found += [hit, *lag]
-    found += [prompt.anchor(shared.end) for shared in reversed(draft.shared) if shared is not own]
+    found += [prompt.anchor(s.end) for s in reversed(draft.shared) if s.by is not SharedBy.RUN]
     limit = max([start, *ends])
     return list(dict.fromkeys(place for place in found if place is not None and place <= limit))
 

@@ -75,8 +75,10 @@ def needs_of(draft: Draft, prompt: Prompt, lives: Lives) -> list[Need]:
     found: dict[int, Need] = {}
     for shared in draft.shared:
         is_run = shared.by is SharedBy.RUN
+        if shared.reads <= 0 or (is_run and shared is not own):
+            continue
         anchor = prompt.anchor(shared.end)
-        if anchor is None or shared.reads <= 0 or (is_run and shared is not own):
+        if anchor is None:
             continue
         gaps = _gaps(draft, shared.gap_s, is_run=is_run)
         need = Need(

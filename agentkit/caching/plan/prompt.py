@@ -87,7 +87,8 @@ def prompt_of(
         tokens.append(total)
         markable.append(takes)
         anchors.append(anchor)
-    entries = [written.at(index) for index in shown]
+    known = (*written.entries, *[None] * (len(blocks) - len(written.entries)))
+    entries = [known[index] for index in shown]
     return Prompt(
         index=shown,
         blocks=[blocks[index] for index in shown],
