@@ -19,6 +19,7 @@ from agentkit.checks import check_configuration, message_of
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import AgentkitError, ConfigurationError
+from agentkit.knowledge import Knowledge
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.result import RunResult
@@ -77,8 +78,15 @@ class Agent(Generic[Deps, Output]):
     """The organisation's rules: they lead the prompt of every agent of the team."""
     examples: str = ""
     """Fixed examples of good answers."""
-    knowledge: Sequence[Document] = ()
-    """Documents that the agent always has; shown in the order of their URIs."""
+    knowledge: Sequence[Document] | Knowledge = ()
+    """Documents that the agent always has; shown in the order of their URIs.
+
+    With a `Knowledge` they may change: new runs begin with the latest, and conversations are told
+    what has changed of the documents that they were shown, between two turns.
+    """
+    knowledge_tokens: int = 20_000
+    """Up to how many tokens a `Knowledge` lies in the prompt, by estimate. Where it has more at the
+    agent's first use, the agent gets a tool `search_knowledge` instead."""
     tools: Sequence[ToolSource] = ()
     """Tools besides the `@tool` methods. Their order does not matter."""
     subagents: Sequence[Subagent] = ()
@@ -123,7 +131,8 @@ class Agent(Generic[Deps, Output]):
         instructions: str | None = None,
         rules: str | None = None,
         examples: str | None = None,
-        knowledge: Sequence[Document] | None = None,
+        knowledge: Sequence[Document] | Knowledge | None = None,
+        knowledge_tokens: int | None = None,
         tools: Sequence[ToolSource] | None = None,
         subagents: Sequence[Subagent] | None = None,
         output_type: type[Output] | None = None,
@@ -383,6 +392,7 @@ _CONFIGURATION = frozenset(
         "examples",
         "instructions",
         "knowledge",
+        "knowledge_tokens",
         "max_parallel",
         "max_repairs",
         "max_retries",

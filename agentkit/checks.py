@@ -14,14 +14,21 @@ from agentkit.blocks import UserMessage
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import ConfigurationError
+from agentkit.knowledge import Knowledge
 from agentkit.models.base import Settings, is_whole
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
 
 _TEXTS = ("name", "instructions", "rules", "examples", "tenant")
-_LISTS = ("tools", "subagents", "knowledge")
-_LIMITS = {"max_turns": 1, "max_repairs": 0, "max_retries": 0, "max_parallel": 1}
+_LISTS = ("tools", "subagents")
+_LIMITS = {
+    "max_turns": 1,
+    "max_repairs": 0,
+    "max_retries": 0,
+    "max_parallel": 1,
+    "knowledge_tokens": 0,
+}
 _HOOKS = ("tool_choice", "allowed_tools", "volatile")
 
 
@@ -38,12 +45,7 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         value = getattr(agent, plural)
         if not isinstance(value, Collection) or isinstance(value, str | bytes):
             raise _wrong(agent, plural, f"must be a list: {plural}=[{_written(value)}]")
-    for document in agent.knowledge:
-        if not isinstance(document, Document):
-            raise ConfigurationError(
-                f"agent {agent.name!r}: {document!r} is no document; "
-                "knowledge holds Document(uri=..., text=...)"
-            )
+    _check_knowledge(agent)
     for subagent in agent.subagents:
         _check_subagent(agent, subagent)
     if not isinstance(agent.settings, Settings):
@@ -126,6 +128,22 @@ def message_of(prompt: object, context: object) -> UserMessage | None:
     if not message.text.strip():
         raise ConfigurationError(f"the prompt is empty: {message.text!r}")
     return message
+
+
+def _check_knowledge(agent: Agent[Any, Any]) -> None:
+    given = agent.knowledge
+    if isinstance(given, Knowledge):
+        return
+    if not isinstance(given, Collection) or isinstance(given, str | bytes):
+        raise _wrong(
+            agent, "knowledge", f"must be a list or a Knowledge: knowledge=[{_written(given)}]"
+        )
+    for document in given:
+        if not isinstance(document, Document):
+            raise ConfigurationError(
+                f"agent {agent.name!r}: {document!r} is no document; "
+                "knowledge holds Document(uri=..., text=...)"
+            )
 
 
 def _check_subagent(agent: Agent[Any, Any], subagent: object) -> None:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 
 from agentkit.blocks import ToolMessage, ToolResult, UserMessage
@@ -22,6 +21,7 @@ from agentkit.context.provider_edits import better_than
 from agentkit.errors import ModelError
 from agentkit.events import ContextCompacted, Turn, TurnBuilder
 from agentkit.models.base import HasPrices, HasWindow, Model, ModelRequest, Settings
+from agentkit.models.prices import prices_of
 from agentkit.state import RunState
 
 _LOGGER = logging.getLogger("agentkit.context")
@@ -59,13 +59,6 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
         tokens_after=step.n_after - step.summary_tokens + data_tokens(text.encode()),
         reason=step.reason,
         advice=_advice(model, step, prices, turns_left, rule),
-    )
-
-
-def prices_of(model: Model) -> Prices:
-    """Return what tokens cost; in relative weights where the model does not know."""
-    return (
-        model.prices() if isinstance(model, HasPrices) else Prices(row=None, at=datetime.now(UTC))
     )
 
 

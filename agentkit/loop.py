@@ -69,6 +69,7 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
     Raises:
         RunError: there is no answer; `partial` has the context and what was done.
     """
+    run.tell_changes()
     if prompt is not None:
         run.context = run.context.append(prompt)
     try:
@@ -108,9 +109,10 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
 
 
 async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
-    """Ask the model; before that, a conversation that got too long goes on from a summary."""
+    """Ask the model; before that, tell it what has changed, and summarise what got too long."""
     if before_turn(run, ask.index) is not None:
         return
+    run.tell_changes()
     async with aclosing(compact(run, ask.index)) as compactions:
         async for compaction in compactions:
             yield compaction

@@ -12,6 +12,8 @@ from agentkit.blocks import Message
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.events import Event, OwnEvent, SubagentEvent
+from agentkit.knowledge import as_message
+from agentkit.knowledge.shown import shown_uris
 from agentkit.result import Outcome, RunRecord
 from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
@@ -31,6 +33,8 @@ class RunState:
         member: Member,
         context: Context,
         path: tuple[str, ...],
+        version: int | None = None,
+        epoch: int = 0,
         run_id: str | None = None,
         session: str | None = None,
     ) -> None:
@@ -39,9 +43,11 @@ class RunState:
         self.run_id = run_id or uuid.uuid4().hex
         self.session = session or self.run_id
         """One conversation and everything below it."""
-        self.epoch = 0
+        self.epoch = epoch
         """How often the context was begun anew on purpose."""
         self.context = context
+        self.version = version
+        """The version of its knowledge that the context shows; None: its own text says that."""
         self.last_request: ModelRequest | None = None
         """What the model was asked last."""
         self.last_usage: Usage | None = None
@@ -59,6 +65,8 @@ class RunState:
         self._n_old_messages = len(context.messages)
         self._said_before: tuple[Message, ...] = ()
         """What this run added in the epochs before."""
+        self._seen: frozenset[str] = frozenset()
+        """URIs of the documents that were shown in the epochs before."""
         self._requests: list[RequestRecord] = []
         self._below: list[RunState] = []
         self._children: list[Outcome] = []
@@ -69,9 +77,12 @@ class RunState:
 
         The order of these calls is that of the runs in records and reports.
         """
+        begun = member.begun()
         below = RunState(
-            member=member,
-            context=member.front,
+            member=begun.member,
+            context=begun.member.front,
+            version=begun.version,
+            epoch=begun.epoch,
             path=(*self.path, label),
             session=self.session,
         )
@@ -81,10 +92,24 @@ class RunState:
     def begin_epoch(self, context: Context) -> None:
         """Go on with a context that was begun anew, and holds what was said before."""
         self._said_before = self.new_messages
+        self._seen |= shown_uris(self.context)
         self._n_old_messages = len(context.messages)
         self.context = context
         self.last_usage = None
         self.epoch += 1
+
+    def tell_changes(self) -> None:
+        """Append what has changed of the documents that the model was shown, once. Between turns.
+
+        Before a user's new message or behind the results of a turn; what was sent stays as it is.
+        """
+        known = self.member.known
+        if known is None or self.version == (now := known.knowledge.version):
+            return
+        changes = known.changes(self.context, self.version, now, self._seen)
+        self.version = now
+        if changes:
+            self.context = self.context.append(as_message(changes))
 
     @property
     def is_below(self) -> bool:

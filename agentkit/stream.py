@@ -98,33 +98,37 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            member, context = _begin(team.root, self._given)
-            self._run = RunState(member=member, context=context, path=(member.name,))
-            self._run.pause_requested = self._pause_requested
-            self._run.last_usage = self._agent.length_of(context)
+            self._run = run = _begin(team.root, self._given)
+            run.pause_requested = self._pause_requested
+            run.last_usage = self._agent.length_of(run.context)
             try:
-                async with aclosing(run_loop(self._run, self._prompt)) as events:
+                async with aclosing(run_loop(run, self._prompt)) as events:
                     async for event in events:
                         if isinstance(event, RunEnd):
                             self._result = cast("RunResult[Output]", event.result)
                         yield event
             finally:
-                self._agent.remember_length(self._run.context, self._run.last_usage)
+                self._agent.remember_length(run.context, run.last_usage)
 
 
-def _begin(member: Member, given: Context | None) -> tuple[Member, Context]:
-    """Return who runs, with the toolset of the given context, and the context to start from.
+def _begin(member: Member, given: Context | None) -> RunState:
+    """Return a run of a new conversation, or of a given one with the toolset it was begun with.
 
     Raises:
         ContextMismatch: the given one was begun differently.
     """
-    front = member.front
     if given is None:
-        return member, front
-    if given.front == front:
-        return member, given.fork()
+        begun = member.begun()
+        return RunState(
+            member=begun.member,
+            context=begun.member.front,
+            version=begun.version,
+            epoch=begun.epoch,
+            path=(member.name,),
+        )
     if (as_begun := pinned(member, given)) is not None:
-        return as_begun, given.fork()
+        return RunState(member=as_begun, context=given.fork(), path=(member.name,))
+    front = member.front
     n_equal = given.front.common_length(front)
     raise ContextMismatch(
         f"the context cannot be continued by agent {member.name!r}: "

@@ -55,7 +55,7 @@ def as_message(changes: Iterable[Change]) -> UserMessage:
     ordered = sorted(changes, key=lambda change: change.uri)
     if not ordered:
         raise KnowledgeError("there are no changes; append nothing")
-    return delta("\n\n".join(["Documents have changed.", *map(_told, ordered)]))
+    return delta("\n\n".join(["Documents have changed.", *map(sentence, ordered)]))
 
 
 def uris_in(context: Context) -> frozenset[str]:
@@ -78,7 +78,8 @@ def uris_found(context: Context) -> frozenset[str]:
     return frozenset(uri for result in results for uri in _HEADING.findall(result.content))
 
 
-def _told(change: Change) -> str:
+def sentence(change: Change) -> str:
+    """Return how a change is told, see `as_message`."""
     match change:
         case Added():
             return f"Document {change.uri!r} is new. This is its text:\n{change.text}"

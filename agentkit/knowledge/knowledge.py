@@ -113,6 +113,10 @@ class Knowledge:
         etag = self._store.etags(self.version).get(uri)
         return None if etag is None else self._store.source(uri, etag).text
 
+    def has_known(self, uri: str) -> bool:
+        """Return whether any version has a document with this URI."""
+        return self._store.has_known(uri)
+
     def etags(self, version: int | None = None) -> Mapping[str, str]:
         """Return the ETag of each document by URI, sorted; of the latest version by default."""
         return self._store.etags(self.version if version is None else version)
@@ -150,19 +154,24 @@ class Knowledge:
         return self.snapshot().select(query, k=k, max_tokens=max_tokens)
 
     def changes(
-        self, since_version: int, *, uris: Collection[str] | None = None
+        self,
+        since_version: int,
+        *,
+        uris: Collection[str] | None = None,
+        until_version: int | None = None,
     ) -> tuple[Change, ...]:
         """Return what is different from a version, sorted by URI. There and back is no change.
 
         Args:
             since_version: what a conversation was built on.
             uris: only these documents, e.g. `uris_in(context)`: those the conversation has seen.
+            until_version: the version to compare it with; None: the latest.
 
         Raises:
             KnowledgeError: there is no such version.
         """
         before = self._store.etags(since_version)
-        now = self._store.etags(self.version)
+        now = self._store.etags(self.version if until_version is None else until_version)
         found: list[Change] = []
         for uri in sorted(before.keys() | now.keys() if uris is None else set(uris)):
             old, new = before.get(uri), now.get(uri)

@@ -82,6 +82,12 @@ class Store:
                 )
             return self._state(version)
 
+    def has_known(self, uri: str) -> bool:
+        """Return whether a document was ever there."""
+        with self._lock:
+            row = self._connection.execute("SELECT 1 FROM log WHERE uri = ? LIMIT 1", (uri,))
+            return row.fetchone() is not None
+
     def source(self, uri: str, etag: str) -> Source:
         """Return a document by its URI and ETag, at whichever version it was."""
         with self._lock:

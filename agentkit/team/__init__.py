@@ -2,8 +2,9 @@
 
 plan.py      what belongs to a team, from its root agent; checks it; connects nothing
 members.py   Team and Member: one sorted superset of tools, and a mask and a front for each agent
-opening.py   connects the MCP servers of a team and makes its members; sources.py: whose line is it
-pinned.py    a conversation keeps the toolset that it was begun with; epoch.py: until it is told
+opening.py   connects the MCP servers of a team and makes its members
+front.py     the front of an agent; sources.py: whose line is it; known.py: documents that change
+pinned.py    a conversation keeps the front that it was begun with; epoch.py: until it is told
 builds.py    builds a team to look at its fronts, here and in other processes; for tests
 delegate.py  a subagent as a tool
 fan_out.py   many tasks at once; failures are results

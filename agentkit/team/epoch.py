@@ -37,5 +37,5 @@ async def begin_epoch(
     from agentkit.context.version import rebase
 
     async with agent.opened() as team:
-        front = team.root.front
+        front = team.root.begun().member.front
         return rebase(context, front, without=without, keeps_thinking=keeps_thinking)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
+from agentkit.models.prices import prices_of
 from agentkit.output import OutputSpec
 from agentkit.toolset import Toolset
 
 if TYPE_CHECKING:
     from agentkit.state import RunState
+    from agentkit.team.front import FrontBuilder
+    from agentkit.team.known import KnownDocuments
     from agentkit.team.plan import AnyAgent
 
 
@@ -36,6 +39,21 @@ class Member:
     """The root agent's; caches of tenants are kept apart."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Digest of a front's segment -> the source line that supplied it."""
+    known: KnownDocuments | None = None
+    """Its documents, if they may change."""
+    builder: FrontBuilder | None = None
+    """Builds its front anew when they have changed."""
+
+    def begun(self) -> Begun:
+        """Return what a new run begins with. It may have newer documents than the team's front."""
+        if self.known is None or self.builder is None:
+            return Begun(member=self)
+        edition = self.known.begin(self.builder.front, prices_of(self.model))
+        front = self.builder.front(edition)
+        member = self
+        if front != self.front:
+            member = replace(self, front=front, sources=self.builder.sources(front))
+        return Begun(member=member, version=edition.version, epoch=edition.epoch)
 
     def request(self, run: RunState, turn: int, attempt: int) -> ModelRequest:
         """Return what to ask the model in a turn.
@@ -97,6 +115,17 @@ class Member:
         raise ConfigurationError(
             f"{self.name}.tool_choice({turn}) {problem}; it may call {sorted(allowed)!r} now"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Begun:
+    """What a new run begins with."""
+
+    member: Member
+    """Its front is the run's context."""
+    version: int | None = None
+    """Of the documents in it; None: its agent has none that change."""
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,13 +7,11 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
-from agentkit.context import Context, SystemPart, SystemText, ToolList
-from agentkit.context.lint import warn_volatile
-from agentkit.context.segment import Content
+from agentkit.context import Context
 from agentkit.errors import ConfigurationError
+from agentkit.team.front import FrontBuilder
 from agentkit.team.members import Member, Team
 from agentkit.team.plan import Plan
-from agentkit.team.sources import FrontSources
 from agentkit.toolset import Tool, Toolset
 from agentkit.toolset.mcp import McpConnection, McpServer, connect_all
 
@@ -81,12 +79,8 @@ def _member(
     plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
 ) -> Member:
     own = Toolset(_own_tools(plan, served))
-    front = Context(*_front(plan, team))
-    sources = FrontSources(plan, root, team, front)
-    if plan.agent.is_new_front(front.digest):
-        # What is shared with the agent above was looked at there.
-        n_shared = front.common_length(above) if above is not None else 0
-        warn_volatile(front.segments[n_shared:], plan.name, sources)
+    builder = FrontBuilder(plan, root, team, above)
+    front = builder.front(None if plan.known is None else plan.known.edition)
     return Member(
         agent=plan.agent,
         name=plan.name,
@@ -95,20 +89,9 @@ def _member(
         toolset=own.union(team),
         own_tools=frozenset(own.names),
         front=front,
-        sources=sources,
+        sources=builder.sources(front),
         children={child.name: _member(child, root, team, served, front) for child in plan.children},
         tenant=plan.tenant,
+        known=plan.known,
+        builder=builder,
     )
-
-
-def _front(plan: Plan, team: Toolset) -> list[Content]:
-    front: list[Content] = []
-    if plan.rules:
-        front.append(SystemText(SystemPart.RULES, plan.rules))
-    if len(team):
-        front.append(ToolList(team.bytes))
-    if plan.role:
-        front.append(SystemText(SystemPart.ROLE, plan.role))
-    if plan.examples:
-        front.append(SystemText(SystemPart.EXAMPLES, plan.examples))
-    return [*front, *plan.knowledge]

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from agentkit.checks import check_configuration, check_hooks, check_initialised
 from agentkit.context import Document
 from agentkit.errors import ConfigurationError
+from agentkit.knowledge import Knowledge
 from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
 from agentkit.team.delegate import Delegate
+from agentkit.team.known import KnownDocuments
 from agentkit.toolset import FunctionTool, Tool, tool
 from agentkit.toolset.mcp import McpServer
 from agentkit.warn import MissingDescriptionWarning, warn_user
@@ -37,6 +39,8 @@ class Plan:
     examples: str
     knowledge: tuple[Document, ...]
     """In the order of their URIs. A copy: a list that grows later must not change the prefix."""
+    known: KnownDocuments | None
+    """Instead of `knowledge`, where documents may change."""
     model: Model
     output: OutputSpec[Any]
     tools: tuple[Tool, ...]
@@ -120,7 +124,10 @@ def _plan(
             f"of the root agent {above[0].name!r}; set it there only"
         )
     _check_unique([child.name for child in children], name, "subagents named")
-    knowledge = tuple(sorted(agent.knowledge, key=lambda document: document.uri))
+    known = _known(agent)
+    given = agent.knowledge
+    documents = () if isinstance(given, Knowledge) else given
+    knowledge = tuple(sorted(documents, key=lambda document: document.uri))
     _check_unique([document.uri for document in knowledge], name, "documents with the URI")
     delegates = [Delegate(child.name, child.role) for child in children]
     return Plan(
@@ -130,13 +137,25 @@ def _plan(
         role=agent.role,
         examples=agent.examples,
         knowledge=knowledge,
+        known=known,
         model=model,
         output=output_spec(agent.output_type),
-        tools=(*agent.method_tools, *_given_tools(agent), *delegates),
+        tools=(
+            *agent.method_tools,
+            *_given_tools(agent),
+            *delegates,
+            *(() if known is None else known.tools),
+        ),
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,
         tenant=tenant,
     )
+
+
+def _known(agent: AnyAgent) -> KnownDocuments | None:
+    if isinstance(agent.knowledge, Knowledge):
+        return KnownDocuments(agent.knowledge, agent.knowledge_tokens)
+    return None
 
 
 def _undescribed(team: Plan) -> Iterator[str]:

@@ -526,7 +526,7 @@ def test_on_the_wire_the_summarys_request_extends_what_was_sent() -> None:
 def test_the_summarys_request_is_read_from_the_cache() -> None:
     """C61: the compaction call had a hit ratio of 0 %."""
     rule = CompactionRule(trigger_tokens=30_000, limit_tokens=30_000)
-    world, result = hosted_run(50, compaction=rule)
+    world, result = hosted_run(70, compaction=rule)
 
     at = summary_at(world)
     assert hit(world.served[at]) > 0.95

@@ -1,0 +1,15 @@
+"""What a model's tokens cost, also where it does not say."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agentkit.context.prices import Prices
+from agentkit.models.base import HasPrices, Model
+
+
+def prices_of(model: Model) -> Prices:
+    """Return what tokens cost; in relative weights where the model does not know."""
+    if isinstance(model, HasPrices):
+        return model.prices()
+    return Prices(row=None, at=datetime.now(UTC))
