@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from agentkit.caching.policy import Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Message, Role
@@ -32,36 +33,152 @@ def boundaries(
     *,
     scope: Sequence[str],
     invalidations: Iterable[Invalidation],
+    memory: PrefixMemory | None = None,
 ) -> list[Boundary]:
     """Return the prefixes of a request, shortest first.
 
     Settings enter the hash at the first section that they can lose, so a change keeps what lies
-    before it.
+    before it. With a `memory` only what it does not remember is hashed.
     """
     rules = tuple(invalidations)
-    content = _digest(*(part.encode() for part in scope))
-    key = content
-    found: list[Boundary] = []
-    for section, messages in _sections(request):
-        key = _digest(key, section.encode(), *_settings(request, rules, section))
-        content = _digest(content, section.encode())
-        for index, message in enumerate(messages):
-            for place, block in enumerate(message.blocks):
-                data = block_data(block, role=message.role if place == 0 else None)
-                key, content = _digest(key, data), _digest(content, data)
-                is_message = section is Section.MESSAGES
-                found.append(
-                    Boundary(
-                        key=key,
-                        content=content,
-                        n_tokens=block.n_tokens + (found[-1].n_tokens if found else 0),
-                        block=block,
-                        section=section,
-                        message=index if is_message else None,
-                        role=message.role if is_message else None,
-                    )
+    sections = {section: _settings(request, rules, section) for section in Section}
+    if memory is None:
+        return _Hasher(scope, sections).hashed(request)
+    name = (*scope, *map(tuple, sections.values()), _opening(request))
+    return memory.prefixes(name, request, _Hasher(scope, sections))
+
+
+class PrefixMemory:
+    """Prefixes of earlier requests: a longer request is hashed from where they end.
+
+    The requests of one run have the same beginning and the same settings, and are remembered under
+    these. What was used longest ago goes first.
+    """
+
+    def __init__(self, max_prefixes: int = 100_000) -> None:
+        """`max_prefixes`: how many are kept, of all requests together; one has about 500 bytes."""
+        self._max_prefixes = max_prefixes
+        self._n_prefixes = 0
+        self._kept: OrderedDict[Hashable, _Hashed] = OrderedDict()
+
+    def prefixes(self, name: Hashable, request: CacheRequest, hasher: _Hasher) -> list[Boundary]:
+        """Return the prefixes of a request, and remember them under a name."""
+        before = self._kept.pop(name, None)
+        if before is None:
+            found = hasher.hashed(request)
+        else:
+            self._n_prefixes -= len(before.prefixes)
+            found = hasher.continued(request, before)
+        self._kept[name] = _Hashed(request=request, prefixes=found)
+        self._n_prefixes += len(found)
+        while self._n_prefixes > self._max_prefixes and len(self._kept) > 1:
+            _, dropped = self._kept.popitem(last=False)
+            self._n_prefixes -= len(dropped.prefixes)
+        return list(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hashed:
+    request: CacheRequest
+    prefixes: list[Boundary]
+
+
+class _Hasher:
+    """Hashes the blocks of requests that have the same scope and settings."""
+
+    def __init__(self, scope: Sequence[str], settings: Mapping[Section, Sequence[bytes]]) -> None:
+        self._scope = scope
+        self._settings = settings
+
+    def hashed(self, request: CacheRequest) -> list[Boundary]:
+        """Return all prefixes of a request."""
+        chain = _Chain()
+        key = content = _digest(*(part.encode() for part in self._scope))
+        for section, messages in _sections(request):
+            key = _digest(key, section.encode(), *self._settings[section])
+            content = _digest(content, section.encode())
+            for index, message in enumerate(messages):
+                key, content = chain.add(key, content, section, index, message)
+        return chain.found
+
+    def continued(self, request: CacheRequest, before: _Hashed) -> list[Boundary]:
+        """Return the same, from where a request ends that was hashed before."""
+        was, n_front = before.request, len(request.tools) + len(request.system)
+        front = (*request.tools, *request.system)
+        is_same = len(was.tools) == len(request.tools) and _equal(front, (*was.tools, *was.system))
+        if not is_same or not before.prefixes[n_front:]:
+            return self.hashed(request)
+        chain = _Chain(before.prefixes)
+        chain.replace(0, front, (*was.tools, *was.system))
+        at = n_front
+        pairs = zip(request.messages, was.messages, strict=False)
+        n_same = min(len(request.messages), len(was.messages))
+        for number, (message, old) in enumerate(pairs):
+            if message is not old:
+                if message.role is not old.role or not _equal(message.blocks, old.blocks):
+                    n_same = number
+                    break
+                chain.replace(at, message.blocks, old.blocks)
+            at += len(message.blocks)
+        if at == n_front:
+            return self.hashed(request)
+        del chain.found[at:]
+        key, content = chain.found[-1].key, chain.found[-1].content
+        for number, message in enumerate(request.messages[n_same:], n_same):
+            key, content = chain.add(key, content, Section.MESSAGES, number, message)
+        return chain.found
+
+
+class _Chain:
+    """Prefixes, as they are found."""
+
+    def __init__(self, found: Iterable[Boundary] = ()) -> None:
+        self.found = list(found)
+
+    def add(
+        self, key: bytes, content: bytes, section: Section, index: int, message: Message
+    ) -> tuple[bytes, bytes]:
+        """Add the prefixes that end in a message; returns key and content of the last."""
+        n_tokens = self.found[-1].n_tokens if self.found else 0
+        is_message = section is Section.MESSAGES
+        for place, block in enumerate(message.blocks):
+            data = block_data(block, role=message.role if place == 0 else None)
+            key, content = _digest(key, data), _digest(content, data)
+            n_tokens += block.n_tokens
+            self.found.append(
+                Boundary(
+                    key=key,
+                    content=content,
+                    n_tokens=n_tokens,
+                    block=block,
+                    section=section,
+                    message=index if is_message else None,
+                    role=message.role if is_message else None,
                 )
-    return found
+            )
+        return key, content
+
+    def replace(self, at: int, blocks: Sequence[Block], old: Sequence[Block]) -> None:
+        """Take blocks that hash like the old ones and have other marks."""
+        for place, (block, was) in enumerate(zip(blocks, old, strict=True), at):
+            if block is not was:
+                self.found[place] = replace(self.found[place], block=block)
+
+
+def _equal(blocks: Sequence[Block], old: Sequence[Block]) -> bool:
+    """Whether blocks are the same but for their marks."""
+    return len(blocks) == len(old) and all(
+        block is was
+        or (
+            block.digest == was.digest and block.kind is was.kind and block.n_tokens == was.n_tokens
+        )
+        for block, was in zip(blocks, old, strict=True)
+    )
+
+
+def _opening(request: CacheRequest) -> tuple[bytes, ...]:
+    """Return what runs differ by first: the blocks of the first message."""
+    return tuple(block.digest for message in request.messages[:1] for block in message.blocks)
 
 
 def extended(parent: bytes, blocks: Iterable[Block]) -> list[bytes]:

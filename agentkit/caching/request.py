@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
@@ -56,6 +56,16 @@ class Message:
 
     role: Role
     blocks: tuple[Block, ...]
+    shows_image: bool = field(init=False, repr=False, compare=False)
+    """Whether there is an image in it."""
+    is_marked: bool = field(init=False, repr=False, compare=False)
+    """Whether one of its blocks has a mark."""
+
+    def __post_init__(self) -> None:
+        # Found once: every request of a run shows the same messages again.
+        object.__setattr__(self, "shows_image", any(map(_shows_image, self.blocks)))
+        is_marked = any(block.mark is not None for block in self.blocks)
+        object.__setattr__(self, "is_marked", is_marked)
 
     @property
     def is_tool_result(self) -> bool:
@@ -140,6 +150,12 @@ class CacheRequest:
         for message in self.messages:
             yield from message.blocks
 
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks there are."""
+        in_messages = sum(len(message.blocks) for message in self.messages)
+        return len(self.tools) + len(self.system) + in_messages
+
     def with_blocks(self, blocks: Sequence[Block]) -> CacheRequest:
         """Return the request with other blocks, one for each of `blocks`, at the same places."""
         n_tools, n_system = len(self.tools), len(self.system)
@@ -154,6 +170,30 @@ class CacheRequest:
             tools=tuple(blocks[:n_tools]),
             system=tuple(blocks[n_tools : n_tools + n_system]),
             messages=tuple(messages),
+        )
+
+    def with_marks(self, marks: Mapping[int, Mark]) -> CacheRequest:
+        """Return the request with these marks, by block, and no others.
+
+        Messages that have the same marks before and after are the same objects.
+        """
+        at = len(self.tools)
+        tools, system = _marked(self.tools, marks, 0), _marked(self.system, marks, at)
+        at += len(self.system)
+        messages = list(self.messages)
+        last = max(marks, default=-1)
+        for number, message in enumerate(self.messages):
+            end = at + len(message.blocks)
+            if message.is_marked or (at <= last and not marks.keys().isdisjoint(range(at, end))):
+                messages[number] = replace(message, blocks=_marked(message.blocks, marks, at))
+            at = end
+        return replace(self, tools=tools, system=system, messages=tuple(messages))
+
+    @property
+    def shows_image(self) -> bool:
+        """Whether there is an image in it."""
+        return any(message.shows_image for message in self.messages) or any(
+            map(_shows_image, (*self.tools, *self.system))
         )
 
     def value_of(self, change: Change) -> str:
@@ -172,11 +212,7 @@ class CacheRequest:
             case Change.TOOL_CHOICE:
                 return identity.tool_choice
             case Change.IMAGES:
-                return str(
-                    any(
-                        block.kind is BlockKind.IMAGE or block.shows_image for block in self.blocks
-                    )
-                )
+                return str(self.shows_image)
             case Change.BETAS:
                 return repr(sorted(identity.betas))
             case (
@@ -192,3 +228,14 @@ class CacheRequest:
                 return repr(getattr(identity, change.value))
             case _:
                 assert_never(change)
+
+
+def _shows_image(block: Block) -> bool:
+    return block.kind is BlockKind.IMAGE or block.shows_image
+
+
+def _marked(blocks: tuple[Block, ...], marks: Mapping[int, Mark], first: int) -> tuple[Block, ...]:
+    return tuple(
+        block if block.mark == (mark := marks.get(place)) else replace(block, mark=mark)
+        for place, block in enumerate(blocks, first)
+    )

@@ -77,11 +77,8 @@ class CachePlan:
     def applied(self, request: CacheRequest) -> CacheRequest:
         """Return the request with the plan's marks and options, as a simulator takes it."""
         marks = {mark.index: Mark(mark.ttl) for mark in self.marks}
-        blocks = [
-            replace(block, mark=marks.get(index)) for index, block in enumerate(request.blocks)
-        ]
         return replace(
-            request.with_blocks(blocks),
+            request.with_marks(marks),
             identity=replace(request.identity, cache_key=self.cache_key),
             openai=self.openai,
         )

@@ -71,7 +71,10 @@ class SimulatedAnthropic(SimulatedCache):
             return refused
         request = replace(request, tools=tuple(filter(_is_in_prefix, request.tools)))
         prefixes = boundaries(
-            request, scope=_scope(request, policy), invalidations=policy.invalidations
+            request,
+            scope=_scope(request, policy),
+            invalidations=policy.invalidations,
+            memory=self._prefix_memory,
         )
         unbound = self._check_thinking(request, policy, prefixes)
         if unbound is not None:
@@ -121,9 +124,15 @@ class SimulatedAnthropic(SimulatedCache):
         shown = rendered(request, policy)
         shown = replace(shown, tools=tuple(filter(_is_in_prefix, shown.tools)))
         prefixes = boundaries(
-            shown, scope=_scope(shown, policy), invalidations=policy.invalidations
+            shown,
+            scope=_scope(shown, policy),
+            invalidations=policy.invalidations,
+            memory=self._prefix_memory,
         )
         return list(zip(shown_indexes(request, policy), prefixes, strict=True))
+
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        return self._policy_of(request.identity.model, now.date()).default_ttl.seconds
 
     def _arrived(self, plan: Plan) -> None:
         """Bind the thinking blocks that nobody has seen before to where they are now."""

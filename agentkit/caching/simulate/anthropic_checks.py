@@ -148,7 +148,8 @@ def _without_thinking(message: Message) -> Message:
     if message.role is not Role.ASSISTANT:
         return message
     kept = tuple(block for block in message.blocks if block.kind not in _THINKING)
-    return replace(message, blocks=kept)
+    # The same object where it is the same: what is known of it stays known.
+    return message if len(kept) == len(message.blocks) else replace(message, blocks=kept)
 
 
 def is_markable(block: Block, policy: AnthropicPolicy) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, settings
+from agentkit.caching.chain import Boundary, PrefixMemory, settings
 from agentkit.caching.plan.draft import LiveEntry, Written
 from agentkit.caching.policy import InputSplit, Policy, Ttl
 from agentkit.caching.request import Block, CacheRequest
@@ -47,6 +47,7 @@ class SimulatedCache(ABC):
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._store = Store()
+        self._prefix_memory = PrefixMemory()
 
     def begin(self, request: CacheRequest) -> InFlight | Refused:
         """Let a request arrive. What it reads is decided now; what it writes is not readable yet.
@@ -85,27 +86,30 @@ class SimulatedCache(ABC):
         Aligned with `request.blocks`; blocks that are not in the prompt have no entry.
         """
         now = self._clock()
-        found: list[LiveEntry | None] = [None] * sum(1 for _ in request.blocks)
+        now_s = now.timestamp()
+        found: list[LiveEntry | None] = [None] * request.n_blocks
         for index, prefix in self._located(request, now):
-            found[index] = self._store.live(prefix.key, now.timestamp())
+            if self._store.knows(prefix.key):
+                found[index] = self._store.live(prefix.key, now_s)
         return Written(entries=tuple(found))
 
     def known(self, request: CacheRequest, block: int, ttl: Ttl | None) -> None:
         """Take in that an entry ends with a block, as the provider's answer has shown.
 
-        Its life begins now; `ttl` None gives it that of the other entries here, or five minutes.
+        Its life begins now. `ttl` None is the provider's default lifetime, or for an entry that
+        lives already the one it has.
         """
         now = self._clock()
         now_s = now.timestamp()
         for index, prefix in self._located(request, now):
-            if index == block:
-                ttl_s = Ttl.FIVE_MINUTES.seconds if ttl is None else ttl.seconds
-                old = self._store.live(prefix.key, now_s)
-                if ttl is None and old is not None:
-                    self._store.touch(prefix.key, now_s)
-                else:
-                    write = Write(key=prefix.key, ttl_s=ttl_s)
-                    self._store.put(write, used_s=now_s, readable_s=now_s)
+            if index != block:
+                continue
+            if ttl is None and self._store.is_readable(prefix.key, now_s):
+                self._store.touch(prefix.key, now_s)
+            else:
+                ttl_s = self._default_life_s(request, now) if ttl is None else ttl.seconds
+                write = Write(key=prefix.key, ttl_s=ttl_s)
+                self._store.put(write, used_s=now_s, readable_s=now_s)
 
     def drop(self, request: CacheRequest, from_block: int) -> None:
         """Take in that no entry ends with this block or one behind it: the provider read less."""
@@ -116,6 +120,11 @@ class SimulatedCache(ABC):
     @abstractmethod
     def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
         """Return the request's prefixes, each with the index of its last block."""
+        ...
+
+    @abstractmethod
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        """Return how long an entry lives without use, if nothing else is asked for."""
         ...
 
     def _arrived(self, plan: Plan) -> None:
@@ -144,7 +153,8 @@ class SimulatedCache(ABC):
     def _publish(self, plan: Plan, *, readable_s: float | None = None) -> None:
         started_s, now_s = plan.at.timestamp(), self._clock().timestamp()
         keyed_by = settings(plan.request, plan.policy.invalidations)
-        contents = {prefix.key: prefix.content for prefix in plan.prefixes}
+        keys = {write.key for write in plan.writes}
+        contents = {each.key: each.content for each in plan.prefixes if each.key in keys}
         for write in plan.writes:
             self._store.forget(write)
             # Life counts from the start of the request, so a long response eats into it.

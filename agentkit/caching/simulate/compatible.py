@@ -64,13 +64,18 @@ class SimulatedCompatible(SimulatedCache):
         policy = self._policy_of(request.identity.model, now.date())
         return list(enumerate(self._prefixes(request, policy)))
 
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        return self._policy_of(request.identity.model, now.date()).idle_s or _LIFETIME_S
+
     def _prefixes(self, request: CacheRequest, policy: CompatiblePolicy) -> list[Boundary]:
         scope = (
             policy.provider.value,
             request.tenant.organization,
             repr(request.identity.cache_key),
         )
-        return boundaries(request, scope=scope, invalidations=policy.invalidations)
+        return boundaries(
+            request, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory
+        )
 
     def _usage(self, plan: Plan, output_tokens: int) -> Mapping[str, Json]:
         total = plan.split.total

@@ -97,9 +97,14 @@ class SimulatedDeepSeek(SimulatedCache):
         policy = self._policy_of(request.identity.model, now.date())
         return list(enumerate(self._prefixes(request, policy)))
 
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        return self._lifetime_s
+
     def _prefixes(self, request: CacheRequest, policy: DeepSeekPolicy) -> list[Boundary]:
         scope = ("deepseek", request.tenant.organization, repr(request.identity.cache_key))
-        return boundaries(request, scope=scope, invalidations=policy.invalidations)
+        return boundaries(
+            request, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory
+        )
 
     def _arrived(self, plan: Plan) -> None:
         self._seen.update(prefix.key for prefix in plan.prefixes)

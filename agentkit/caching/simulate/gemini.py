@@ -152,10 +152,15 @@ class SimulatedGemini(SimulatedCache):
         policy = self._policy_of(request.identity.model, now.date())
         return list(enumerate(self._prefixes(request, policy)))
 
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        return self._lifetime_s
+
     def _prefixes(self, request: CacheRequest, policy: GeminiPolicy) -> list[Boundary]:
         scope = ("gemini", request.tenant.organization)
         plain = replace(request, identity=replace(request.identity, model=policy.model))
-        return boundaries(plain, scope=scope, invalidations=policy.invalidations)
+        return boundaries(
+            plain, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory
+        )
 
     def _writes(
         self, prefixes: Sequence[Boundary], policy: GeminiPolicy, minimum: int

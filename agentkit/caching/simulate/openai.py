@@ -80,6 +80,16 @@ class SimulatedOpenAi(SimulatedCache):
         policy = self._policy_of(request.identity.model, now.date())
         return list(enumerate(self._prefixes(request, policy, now)[0]))
 
+    def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
+        policy = self._policy_of(request.identity.model, now.date())
+        match policy:
+            case OpenAiMarkPolicy():
+                return policy.default_ttl.seconds
+            case OpenAiIntervalPolicy():
+                return policy.retentions[0].idle_s
+            case _:
+                assert_never(policy)
+
     def _prefixes(
         self,
         request: CacheRequest,
@@ -88,7 +98,9 @@ class SimulatedOpenAi(SimulatedCache):
     ) -> tuple[list[Boundary], bytes | None]:
         """Return the prefixes on the machine that serves the request, and its route."""
         scope = ["openai", request.tenant.organization, request.tenant.region]
-        prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
+        prefixes = boundaries(
+            request, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory
+        )
         affinity = policy.affinity
         if self._router is None or affinity is None or not prefixes:
             return prefixes, None
@@ -102,7 +114,9 @@ class SimulatedOpenAi(SimulatedCache):
         )
         if machine:  # 0 is the one that the prefix belongs to
             scope = [*scope, str(machine)]
-            prefixes = boundaries(request, scope=scope, invalidations=policy.invalidations)
+            prefixes = boundaries(
+                request, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory
+            )
         return prefixes, route
 
     def _arrived(self, plan: Plan) -> None:

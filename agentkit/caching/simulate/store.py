@@ -57,6 +57,10 @@ class Store:
         entry = self._entries.get(key)
         return self._coming[key] > 0 or (entry is not None and now_s < entry.readable_s)
 
+    def knows(self, key: bytes) -> bool:
+        """Return whether the prefix was ever written, or is being written."""
+        return key in self._entries or key in self._coming
+
     def live(self, key: bytes, now_s: float) -> LiveEntry | None:
         """Return the entry of a prefix, if it lives now or is being written."""
         entry = self._entries.get(key)

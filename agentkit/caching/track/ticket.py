@@ -20,7 +20,7 @@ from agentkit.caching.simulate.cache import InFlight, SimulatedCache
 from agentkit.caching.simulate.served import Refused
 from agentkit.caching.times import Time
 from agentkit.caching.track.flights import Flight, Flights
-from agentkit.caching.track.scale import Counted, TokenScale
+from agentkit.caching.track.scale import Counted, Sized, TokenScale
 from agentkit.caching.verdict import Verdict
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Body, Layout
@@ -46,6 +46,7 @@ class Prepared:
 
     layout: Layout
     request: ModelRequest
+    sized: Sized
     draft: Draft
     written: Written
     policy: Policy
@@ -74,9 +75,10 @@ class Ticket:
         self._prepared = replace(prepared, before=None)
         self._cap_usd = cap_usd
         self._sent = Sent.of(
-            replace(prepared.layout, cache_request=prepared.draft.request),
+            prepared.layout,
             prepared.request,
             prepared.policy,
+            cache_request=prepared.draft.request,
         )
         self._body: Body | None = None
         self._split: InputSplit | None = None
@@ -126,7 +128,10 @@ class Ticket:
             return None
         layout = self._prepared.layout
         return Counted(
-            n_blocks=len(layout.blocks), estimated=_estimated(layout), actual=self._total
+            n_blocks=len(layout.blocks),
+            estimated=self._estimated,
+            actual=self._total,
+            sized=self._prepared.sized,
         )
 
     @property
@@ -257,6 +262,10 @@ class Ticket:
         """The epoch of its context."""
         return self._prepared.request.epoch
 
+    @property
+    def _estimated(self) -> int:
+        return sum([block.n_tokens for block in self._prepared.layout.cache_request.blocks])
+
     def _front(self) -> Sent | None:
         """What the agent's runs share, as its last run has sent it."""
         return self._memory.fronts.get(self._front_name)
@@ -279,7 +288,7 @@ class Ticket:
             self._memory.scale.learn(
                 Counted(
                     n_blocks=len(layout.blocks),
-                    estimated=_estimated(layout),
+                    estimated=self._estimated,
                     actual=usage.input_tokens,
                 )
             )
@@ -333,7 +342,3 @@ def _is_coming(prepared: Prepared) -> bool:
     now_s = prepared.at.timestamp()
     entries = prepared.written.entries[prepared.plan.predicted.hit :]
     return any(entry is not None and entry.readable_s > now_s for entry in entries)
-
-
-def _estimated(layout: Layout) -> int:
-    return sum(wire.block.n_tokens for wire in layout.blocks)

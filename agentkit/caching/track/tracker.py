@@ -7,7 +7,7 @@ from collections import OrderedDict
 from datetime import datetime
 from typing import assert_never
 
-from agentkit.caching.chain import boundaries
+from agentkit.caching.chain import PrefixMemory, boundaries
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.plan.draft import Draft
 from agentkit.caching.plan.keys import KeyRates, with_key
@@ -74,6 +74,7 @@ class CacheTracker:
             time=time,
         )
         self._rates = KeyRates()
+        self._prefix_memory = PrefixMemory()
         self._gaps: dict[str, Gaps] = {}
         self._runs: OrderedDict[str, Ticket] = OrderedDict()
         """By run: its last request."""
@@ -113,22 +114,23 @@ class CacheTracker:
         now = self._time.now()
         policy = self._policies.on(now.date())
         before = self._before(request)
-        scaled = self._memory.scale.scaled(
+        sized = self._memory.scale.sized(
             layout.cache_request, None if before is None else before.counted
         )
-        draft = self._draft(layout, request, scaled, policy, may_mark)
+        draft = self._draft(layout, request, sized.request, policy, may_mark)
         draft = with_key(draft, policy, self._rates, now)
         written = self._memory.shadow.written(draft.request)
         plan = place(draft, policy, written, now)
         return Prepared(
             layout=layout,
             request=request,
+            sized=sized,
             draft=draft,
             written=written,
             policy=policy,
             plan=plan,
             before=before,
-            keys=_keys(draft.request, policy),
+            keys=self._keys(draft.request, policy),
             at=now,
             overloaded=self._is_overloaded(plan, policy, now),
         )
@@ -183,6 +185,12 @@ class CacheTracker:
         more = prepared.tokens(end) - prepared.tokens(n_read)
         return flight if more >= (policy.minimum_tokens or _WORTH_A_WAIT) else None
 
+    def _keys(self, request: CacheRequest, policy: Policy) -> tuple[bytes, ...]:
+        prefixes = boundaries(
+            request, scope=(), invalidations=policy.invalidations, memory=self._prefix_memory
+        )
+        return tuple([prefix.key for prefix in prefixes])
+
     def _is_overloaded(self, plan: CachePlan, policy: Policy, now: datetime) -> bool:
         """Whether more requests have this very key than one machine takes."""
         limit = None if policy.affinity is None else policy.affinity.requests_per_minute
@@ -214,11 +222,6 @@ _SOON_READABLE = (ReadableWhen.RESPONSE_BEGINS, ReadableWhen.RESPONSE_ENDS)
 """Where a sibling's entry can be read when its answer begins, or soon after."""
 _WORTH_A_WAIT = 1_024
 """Tokens that must be spared where no minimum is known."""
-
-
-def _keys(request: CacheRequest, policy: Policy) -> tuple[bytes, ...]:
-    prefixes = boundaries(request, scope=(), invalidations=policy.invalidations)
-    return tuple(prefix.key for prefix in prefixes)
 
 
 def _shortest_life_s(policy: Policy) -> float:
