@@ -23,19 +23,22 @@ class FrontBuilder:
         self._root = root
         self._team = team
         self._above = above
-        self._last: tuple[Edition | None, Context] | None = None
+        self._made: dict[int | None, Context] = {}
+        """The fronts of the last two editions, by version."""
 
     def front(self, edition: Edition | None) -> Context:
         """Return rules, tools, role, examples and documents; linted when it is new."""
-        if self._last is None or self._last[0] is not edition:
-            self._last = (edition, self._made(edition))
-        return self._last[1]
+        version = None if edition is None else edition.version
+        known = self._made
+        if version not in known:
+            self._made = known = {**dict(list(known.items())[-1:]), version: self._build(edition)}
+        return known[version]
 
     def sources(self, front: Context) -> FrontSources:
         """Return where the front's text comes from."""
         return FrontSources(self._plan, self._root, self._team, front)
 
-    def _made(self, edition: Edition | None) -> Context:
+    def _build(self, edition: Edition | None) -> Context:
         front = Context(*self._contents(edition))
         if self._plan.agent.is_new_front(front.digest):
             # What is shared with the agent above was looked at there.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Context, Document, Segment
@@ -104,9 +104,11 @@ class KnownDocuments:
             documents=self.knowledge.snapshot(version).documents,
             epoch=old.epoch + 1,
         )
-        sizes = FrontChange.of(front_of(old), front_of(newer), as_message(changes))
-        decision = choose(sizes, prices, is_cached=self._n_begun > 0)
-        if decision.action == "rebase" or self._n_told * sizes.delta_tokens >= sizes.new_tokens:
+        if not self._n_begun:
+            return newer  # nobody has cached the older one
+        sizes = _whole(FrontChange.of(front_of(old), front_of(newer), as_message(changes)))
+        is_paid = self._n_told * sizes.delta_tokens >= sizes.new_tokens
+        if is_paid or choose(sizes, prices).action == "rebase":
             return newer
         self._n_told += 1
         return None
@@ -116,6 +118,16 @@ class KnownDocuments:
         if version == self._edition.version:
             return True
         return _tokens(self.knowledge.snapshot(version).documents) <= self._most_tokens
+
+
+def _whole(change: FrontChange) -> FrontChange:
+    """Return the same, where of a front all is read or nothing, as by caches that need marks."""
+    return replace(
+        change,
+        shared_tokens=0,
+        old_tokens=change.shared_tokens + change.old_tokens,
+        new_tokens=change.shared_tokens + change.new_tokens,
+    )
 
 
 def _tokens(documents: tuple[Document, ...]) -> int:
