@@ -160,3 +160,18 @@ def test_a_cache_that_read_more_is_corrected(name: str, clock: ManualClock) -> N
     longer = cache.written(request).at(1)
     assert longer is not None
     assert longer.ttl is Ttl.ONE_HOUR
+
+
+@pytest.mark.parametrize(
+    ("name", "life_s"), [("anthropic", 300), ("openai", 1800), ("openai-before", 1800)]
+)
+def test_an_entry_that_was_found_gets_the_providers_default_lifetime(
+    name: str, life_s: int, clock: ManualClock
+) -> None:
+    cache = make(name, clock)
+    request = asked(name, "a")
+    cache.known(request, 0, None)
+    clock.advance(life_s - 1)
+    assert cache.written(request).at(0) is not None
+    clock.advance(1)
+    assert cache.written(request).at(0) is None
