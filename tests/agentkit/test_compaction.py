@@ -30,7 +30,7 @@ from agentkit.fake import Reply as FakeReply
 from agentkit.models import ModelRequest
 from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_extends, assert_prefix_stable
 from tests.agentkit.context.conversations import NOON
-from tests.agentkit.hosted_world import HostedWorld, hit
+from tests.agentkit.hosted_world import PROVIDERS, HostedWorld, hit
 
 RULE = CompactionRule(trigger_tokens=6_000, limit_tokens=9_000, summary_tokens=300)
 RULES = "Be exact and never guess. " * 200  # about 1,300 tokens
@@ -487,7 +487,7 @@ def test_a_cheaper_way_of_the_provider_is_told_and_not_taken() -> None:
     assert "clear_tool_uses_20250919" in compaction.advice
 
 
-def on_anthropic(turns: int) -> HostedWorld:
+def hosted(turns: int, provider: str = "anthropic") -> HostedWorld:
     said = itertools.count(1)
 
     def respond(ask: Ask) -> FakeReply:
@@ -497,14 +497,18 @@ def on_anthropic(turns: int) -> HostedWorld:
         calls = (FakeCall("dig", f'{{ "hole": {number} }}'),) if number < turns else ()
         return FakeReply(text="Next.", calls=calls, first_byte_s=1.0, seconds=2.0)
 
-    return HostedWorld(respond)
+    return HostedWorld(respond, provider)
 
 
-def hosted_run(turns: int, **more: Any) -> tuple[HostedWorld, Any]:
-    world = on_anthropic(turns)
+def hosted_run(turns: int, provider: str = "anthropic", **more: Any) -> tuple[HostedWorld, Any]:
+    world = hosted(turns, provider)
     values = {"rules": RULES, "compaction": RULE, "max_turns": 100} | more
     agent: Agent[Any, Any] = Agent(model=world.model, name="digger", tools=[dig], **values)
     return world, world.run(lambda: agent.run("Dig."))
+
+
+def front_of(sent: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    return tuple(itertools.takewhile(lambda piece: b"Dig." not in piece, sent))
 
 
 def summary_at(world: HostedWorld) -> int:
@@ -560,11 +564,18 @@ def test_a_long_run_costs_less_than_without_summaries() -> None:
     assert bills[0] < bills[1]
 
 
-def test_within_an_epoch_every_request_extends_the_one_before_on_the_wire() -> None:
-    world, result = hosted_run(30)
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_within_an_epoch_every_request_extends_the_one_before_at_all_providers(
+    provider: str,
+) -> None:
+    """C59: also the summary's; and every API takes what the loop sends."""
+    world, result = hosted_run(24, provider)
 
+    assert result.output == "Next."
     epochs = [record.epoch for record in result.requests]
-    assert max(epochs) >= 2
+    assert len(world.served) == len(epochs)
+    assert max(epochs) >= 1
+    assert front_of(world.sent[0])
     for n, (first, second) in enumerate(itertools.pairwise(epochs)):
-        if first == second:
-            assert world.wires[n + 1][: len(world.wires[n])] == world.wires[n]
+        n_same = len(world.sent[n]) if first == second else len(front_of(world.sent[0]))
+        assert world.sent[n + 1][:n_same] == world.sent[n][:n_same]

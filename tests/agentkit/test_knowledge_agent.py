@@ -20,7 +20,7 @@ from agentkit.knowledge import Knowledge
 from agentkit.models import ModelRequest
 from agentkit.result import RunResult
 from agentkit.testing import Call, Say, ScriptedModel, assert_prefix_stable
-from tests.agentkit.hosted_world import HostedWorld
+from tests.agentkit.hosted_world import PROVIDERS, HostedWorld
 
 RULES = "Be exact and never guess. " * 60
 SUMMARY = "We spoke of opening hours."
@@ -483,7 +483,9 @@ def test_what_was_told_before_a_summary_is_carried_over_it(knowledge: Knowledge)
 # On a provider's wire.
 
 
-def on_anthropic(turns: int, on_turn: Callable[[int], object]) -> HostedWorld:
+def hosted(
+    turns: int, on_turn: Callable[[int], object], provider: str = "anthropic"
+) -> HostedWorld:
     said = itertools.count(1)
 
     def respond(ask: Ask) -> FakeReply:
@@ -492,7 +494,7 @@ def on_anthropic(turns: int, on_turn: Callable[[int], object]) -> HostedWorld:
         calls = (FakeCall("look", f'{{ "n": {number} }}'),) if number % turns else ()
         return FakeReply(text="Next.", calls=calls, first_byte_s=1.0, seconds=2.0)
 
-    return HostedWorld(respond)
+    return HostedWorld(respond, provider)
 
 
 def look(n: int) -> str:
@@ -507,7 +509,7 @@ def test_on_the_wire_a_change_adds_bytes_at_the_end_and_moves_none(knowledge: Kn
         if number == 3:
             knowledge.put("hours.md", "We open at ten.")
 
-    world = on_anthropic(6, on_turn)
+    world = hosted(6, on_turn)
     agent = guide(world.model, knowledge, tools=[look])
     result = world.run(lambda: agent.run("When?"))
 
@@ -525,11 +527,38 @@ def test_on_the_wire_a_change_adds_bytes_at_the_end_and_moves_none(knowledge: Kn
         assert record.verdict.shortfall is None or not record.verdict.shortfall.lost_tokens
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_api_takes_what_is_told_and_keeps_what_was_sent(
+    provider: str, knowledge: Knowledge
+) -> None:
+    """In a run behind tool results, and before the next message of a user."""
+
+    def on_turn(number: int) -> None:
+        if number == 2:
+            knowledge.put("hours.md", "We open at ten.")
+
+    world = hosted(4, on_turn, provider)
+    agent = guide(world.model, knowledge, tools=[look])
+
+    async def runs() -> Any:
+        result = await agent.run("When?")
+        knowledge.remove("rooms.md")
+        return await agent.run("And now?", context=result.context)
+
+    result = world.run(runs)
+    assert len(world.served) == 8
+    assert len(deltas(result.context)) == 2
+    for before, after in itertools.pairwise(world.sent):
+        assert after[: len(before)] == before
+    assert any(b"'hours.md' changed" in piece for piece in world.sent[2])
+    assert any(b"'rooms.md' was withdrawn" in piece for piece in world.sent[4])
+
+
 def test_on_the_wire_a_new_front_changes_only_from_the_changed_document_on() -> None:
     """C19: rules, tools, role and the documents before it keep their bytes."""
     knowledge = Knowledge()
     knowledge.put_all({f"doc{n:02}.md": f"Text {n}. " * 150 for n in range(20)})
-    world = on_anthropic(2, lambda number: None)
+    world = hosted(2, lambda number: None)
     agent = guide(world.model, knowledge, tools=[look], instructions="You guide. " * 400)
 
     async def runs() -> None:
