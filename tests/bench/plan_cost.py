@@ -156,6 +156,8 @@ ROWS = (
         scenario=_plain(scenarios.thinking_and_images),
         images=True,
     ),
+    # Without a bound: the requests for summaries and the new epochs are in the ideal too.
+    Row(name="compaction", scenario=_plain(scenarios.compaction)),
 )
 
 

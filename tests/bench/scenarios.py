@@ -10,12 +10,14 @@ import json
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
 
-from agentkit import Agent
+from agentkit import Agent, CompactionRule
 from agentkit.blocks import Image, UserMessage
 from agentkit.caching.policy import LookbackUnit, Switches
 from agentkit.caching.times import VirtualTime
+from agentkit.context.compaction_rule import SUMMARY_INSTRUCTION
 from agentkit.fake import Ask, Call, Reply
 from agentkit.models import Model
 from agentkit.toolset import Tool, ToolContext, ToolOutput
@@ -56,10 +58,18 @@ class Work:
     thinking: bool = False
     n_children: int = 0
     """How many children the parent asks at once in its second turn."""
+    summary_tokens: int = 0
+    """How long summaries are, in a run that has some."""
+    n_said: int = 0
 
     async def respond(self, ask: Ask) -> Reply:
-        """Call a tool in each turn, then answer."""
-        turn = ask.n_turns
+        """Call a tool in each turn, then answer; or write a summary."""
+        if SUMMARY_INSTRUCTION in ask.user_text:
+            said = text(self.summary_tokens, f"summary {self.n_said}")
+            return Reply(text=said, first_byte_s=1.0, seconds=MODEL_S - 1.0)
+        # Behind a summary the request does not show how many turns there were.
+        turn = self.n_said if self.summary_tokens else ask.n_turns
+        self.n_said += 1
         if turn + 1 >= self.turns:
             calls: tuple[Call, ...] = ()
         elif self.n_children and turn == 1 and "ROLE parent" in json.dumps(ask.body):
@@ -194,6 +204,20 @@ async def thinking_and_images(model: Model, time: VirtualTime, work: Work) -> No
     work.turns, work.thinking = 20, True
     images = [Image.of_bytes(bytes([n]) * 3000, "image/png") for n in range(2)]
     await agent(model, work).run(UserMessage.of(text(200, "question"), *images))
+
+
+async def compaction(model: Model, time: VirtualTime, work: Work) -> None:
+    """One run of 60 turns, which goes on from a summary twice."""
+    work.turns, work.summary_tokens = 60, 500
+    rule = CompactionRule(
+        trigger_tokens=34_000,
+        limit_tokens=34_000,
+        target_ratio=Decimal("0.6"),
+        summary_tokens=work.summary_tokens,
+    )
+    result = await agent(model, work, compaction=rule).run(text(200, "question"))
+    n_epochs = len({request.epoch for request in result.requests})
+    assert n_epochs == 3, f"the run had {n_epochs} epochs, and must have 3"
 
 
 EACH_BLOCK_A_POSITION = Switches(anthropic_lookback=LookbackUnit.BLOCKS)
