@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
@@ -122,6 +122,15 @@ class Context:
             else:
                 return first.depth
         return 0
+
+    def split_at(self, known: Container[str]) -> tuple[Context, tuple[Segment, ...]]:
+        """Return the longest beginning whose digest is in `known`, and the segments behind it."""
+        behind: list[Segment] = []
+        node = self._head
+        while node is not None and node.chain not in known:
+            behind.append(node.segment)
+            node = node.parent
+        return _of(node, None), tuple(reversed(behind))
 
     def dump(self) -> bytes:
         """Return the context as JSON Lines, one segment a line. Volatile text is left out."""

@@ -17,12 +17,13 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic.body import AnthropicBody, finish
 from agentkit.models.hosted.anthropic.diagnostics import BETA as DIAGNOSTICS_BETA
 from agentkit.models.hosted.anthropic.dialect import Dialect
-from agentkit.models.hosted.anthropic.layout import AnthropicLayout, lay_out
+from agentkit.models.hosted.anthropic.layout import AnthropicLayout, Laid, lay_out
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.pieces import PieceCache
 from agentkit.models.hosted.anthropic.reader import AnswerReader
 from agentkit.models.hosted.anthropic.sender import Sender
 from agentkit.models.hosted.anthropic.usage import usage_of
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.wire import Body
 from agentkit.usage import Timing
 
@@ -64,6 +65,7 @@ class AnthropicAdapter:
         self._policy = anthropic_policy(model, datetime.now(UTC).date(), switches=switches)
         self._dialect = Dialect.of(self.label, self._policy)
         self._pieces = PieceCache()
+        self._begun = Begun[Laid]()
         self._sender = Sender(client, label=self.label, timeout_s=self._options.timeout_s)
         self._clock = clock
 
@@ -94,6 +96,7 @@ class AnthropicAdapter:
             dialect=self._dialect,
             options=self._options,
             cache=self._pieces,
+            begun=self._begun,
         )
 
     def body(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,8 +17,8 @@ from agentkit.models.hosted.anthropic.identity import tool_choice_param
 from agentkit.models.hosted.anthropic.layout import AnthropicLayout
 from agentkit.models.hosted.anthropic.limits import default_max_tokens
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
-from agentkit.models.hosted.anthropic.pieces import dumps, spliced
-from agentkit.models.hosted.wire import Body, WireBlock
+from agentkit.models.hosted.anthropic.pieces import dumps, message_data, spliced
+from agentkit.models.hosted.wire import Body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class AnthropicBody(Body):
 
     def continued(self, turn: tuple[bytes, ...], container: str | None) -> bytes:
         """Return the request with the blocks of a paused turn at its end, in its sandbox."""
-        messages = self.volatile + b"," + _message(Role.ASSISTANT, turn)
+        messages = self.volatile + b"," + message_data(Role.ASSISTANT, turn)
         place: dict[str, Json] = {} if container is None else {"container": container}
         return _finished(self.prompt + messages, {**self.settings, **place})
 
@@ -70,21 +71,20 @@ def finish(
         RequestRefused: the API would refuse a mark of the plan.
     """
     _check_marks(layout, plan, policy)
-    blocks = _marked(layout.blocks, plan)
-    cached = layout.cache_request
-    n_tools, n_system = len(cached.tools), len(cached.system)
-    at = n_tools + n_system
-    messages: list[bytes] = []
-    for message in cached.messages:
-        end = at + len(message.blocks)
-        messages.append(_message(message.role, blocks[at:end]))
-        at = end
+    n_tools = len(layout.cache_request.tools)
+    n_front = n_tools + len(layout.cache_request.system)
+    marks = {mark.index: cache_control(mark.ttl) for mark in plan.marks}
+    front = [
+        spliced(wire.data, marks.get(index, b""))
+        for index, wire in enumerate(layout.blocks[:n_front])
+    ]
+    messages = _messages(layout, {at: mark for at, mark in marks.items() if at >= n_front})
     n_stable = len(messages) - (1 if layout.n_volatile else 0)
     members = []
     if n_tools:
-        members.append(b'"tools":[%b]' % b",".join(blocks[:n_tools]))
-    if n_system:
-        members.append(b'"system":[%b]' % b",".join(blocks[n_tools : n_tools + n_system]))
+        members.append(b'"tools":[%b]' % b",".join(front[:n_tools]))
+    if n_front > n_tools:
+        members.append(b'"system":[%b]' % b",".join(front[n_tools:]))
     members.append(b'"messages":[%b' % b",".join(messages[:n_stable]))
     prompt = b",".join(members)
     volatile = b"".join(b"," + message for message in messages[n_stable:])
@@ -107,15 +107,17 @@ def cache_control(ttl: Ttl | None) -> bytes:
     return b'"cache_control":{"type":"ephemeral"%b}' % lifetime
 
 
-def _marked(blocks: tuple[WireBlock, ...], plan: CachePlan) -> tuple[bytes, ...]:
-    found = [wire.data for wire in blocks]
-    for mark in plan.marks:
-        found[mark.index] = spliced(found[mark.index], cache_control(mark.ttl))
-    return tuple(found)
-
-
-def _message(role: Role, blocks: tuple[bytes, ...]) -> bytes:
-    return b'{"role":%b,"content":[%b]}' % (dumps(role.value), b",".join(blocks))
+def _messages(layout: AnthropicLayout, marks: Mapping[int, bytes]) -> list[bytes]:
+    """Return the messages; those without marks are as they were made."""
+    found = list(layout.texts)
+    for number in {bisect_right(layout.starts, index) - 1 for index in marks}:
+        message, first = layout.cache_request.messages[number], layout.starts[number]
+        blocks = (
+            spliced(layout.blocks[index].data, marks.get(index, b""))
+            for index in range(first, first + len(message.blocks))
+        )
+        found[number] = message_data(message.role, blocks)
+    return found
 
 
 def _finished(prompt: bytes, settings: Mapping[str, Json]) -> bytes:

@@ -55,6 +55,12 @@ class CallLog:
                 renamed.append((call.id, _new_id(call.id, times)))
         return Calls(tuple(renamed), self._by_code(message))
 
+    def copy(self) -> CallLog:
+        """Return a log that can go on without changing this one."""
+        copied = CallLog(self._dialect)
+        copied._seen = dict(self._seen)
+        return copied
+
     def _by_code(self, message: AssistantMessage) -> frozenset[str]:
         found = set()
         last: ToolCall | None = None

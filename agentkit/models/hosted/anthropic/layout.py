@@ -14,30 +14,28 @@ no system message: it may hold what others wrote, and every model takes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage, VendorItem, printable
+from agentkit.blocks import AssistantMessage, VendorItem, printable
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
-from agentkit.caching.policy import BlockKind
-from agentkit.caching.request import CacheRequest, Message, Role
-from agentkit.context import Document, Segment, SystemPart, SystemText, Tier
+from agentkit.caching.request import Block, CacheRequest
+from agentkit.context import Context, Document, Segment, SystemPart, SystemText, Tier
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.anthropic.calls import NO_CALLS, CallLog
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import (
     server_tool_piece,
     system_pieces,
-    text_piece,
     tool_piece,
 )
+from agentkit.models.hosted.anthropic.history import History, wired
 from agentkit.models.hosted.anthropic.identity import identity_of, terms_of
-from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.output import native_schema, schema_note
-from agentkit.models.hosted.anthropic.pieces import Piece, PieceCache
+from agentkit.models.hosted.anthropic.pieces import PieceCache
 from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID, fields_of
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.wire import Layout, WireBlock
 
 
@@ -45,6 +43,10 @@ from agentkit.models.hosted.wire import Layout, WireBlock
 class AnthropicLayout(Layout):
     """What the Messages API gets, without marks and settings."""
 
+    texts: tuple[bytes, ...]
+    """Each message on the wire, without marks; aligned with `cache_request.messages`."""
+    starts: tuple[int, ...]
+    """Index of the first block of each message."""
     output_schema: Mapping[str, object] | None = None
     """The schema that the API enforces, in the form it takes."""
     previous_message_id: str | None = None
@@ -60,99 +62,96 @@ def lay_out(
     dialect: Dialect,
     options: AnthropicOptions,
     cache: PieceCache,
+    begun: Begun[Laid],
 ) -> AnthropicLayout:
     """Return the request's pieces in cache order.
+
+    What `begun` knows of an earlier request of the run is not laid out again.
 
     Raises:
         RequestRefused: it has no message, or a file that Claude does not read.
     """
-    segments = request.context.segments
     native = _native(request, options)
-    tools = _tools(request, segments, options, cache)
-    system, n_rules = _system(segments, cache)
-    history = _History(dialect, cache, first=len(tools) + len(system))
-    for index, segment in enumerate(segments):
+    laid, behind = begun.longest(request.context)
+    if laid is None or laid.toolset != request.toolset.digest:
+        behind = request.context.segments
+        laid = _front(request, behind, dialect, options, cache)
+    history = laid.history.copy()
+    for index, segment in enumerate(behind, len(request.context) - len(behind)):
         if segment.tier is Tier.HISTORY:
             history.add(index, segment)
     if not history.messages:
         raise RequestRefused(f"{dialect.label} needs a message to answer; append a UserMessage")
+    begun.keep(request.context, replace(laid, history=history))
     n_stable = history.end
     answers_code = history.answers_code
-    n_volatile = history.add_volatile(_volatile(request, has_native=native is not None))
+    ends = (*history.ends[-_ENDS:], n_stable)
+    texts = _volatile(request, has_native=native is not None)
+    if texts:
+        history = history.copy()
+    n_volatile = history.add_volatile(texts)
     return AnthropicLayout(
-        blocks=(*tools, *system, *history.blocks),
+        blocks=(*laid.front, *history.blocks),
         cache_request=CacheRequest(
             identity=identity_of(request, model, options, native),
-            tools=tuple(wire.block for wire in tools),
-            system=tuple(wire.block for wire in system),
+            tools=laid.tools,
+            system=laid.system,
             messages=tuple(history.messages),
             terms=terms_of(options),
             stream=True,
         ),
         shared=_shared(
             request,
-            organization=len(tools) + n_rules,
-            agent=len(tools) + len(system),
-            run=(*history.ends, n_stable),
+            organization=len(laid.tools) + laid.n_rules,
+            agent=len(laid.front),
+            run=ends,
         ),
         n_volatile=n_volatile,
+        texts=tuple(history.texts),
+        starts=tuple(history.starts),
         output_schema=native,
         previous_message_id=(
-            _remembered(MESSAGE_ID, segments, dialect) if options.diagnostics else None
+            _remembered(MESSAGE_ID, request.context, dialect) if options.diagnostics else None
         ),
-        container=(_remembered(CONTAINER, segments, dialect) if answers_code else None),
+        container=(_remembered(CONTAINER, request.context, dialect) if answers_code else None),
     )
 
 
-class _History:
-    """The messages, as they come."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """How far a context is laid out, for those that extend it."""
 
-    def __init__(self, dialect: Dialect, cache: PieceCache, *, first: int) -> None:
-        self.blocks: list[WireBlock] = []
-        self.messages: list[Message] = []
-        self.ends: list[int] = []
-        """Where earlier requests of this history ended: before each of its turns."""
-        self._dialect = dialect
-        self._cache = cache
-        self._first = first
-        self._log = CallLog(dialect)
-        self._calls = NO_CALLS
+    toolset: str
+    """Digest of the tools in the front."""
+    front: tuple[WireBlock, ...]
+    tools: tuple[Block, ...]
+    system: tuple[Block, ...]
+    n_rules: int
+    """System blocks that are the organisation's rules."""
+    history: History
 
-    @property
-    def end(self) -> int:
-        return self._first + len(self.blocks)
 
-    @property
-    def answers_code(self) -> bool:
-        """Whether the last message has results for code in the sandbox."""
-        return any(
-            block.kind is BlockKind.PROGRAMMATIC_TOOL_RESULT for block in self.messages[-1].blocks
-        )
+_ENDS = 20
+"""Earlier ends of a run that are named: more than a request can have marks, or a mark positions."""
 
-    def add(self, index: int, segment: Segment) -> None:
-        content = segment.content
-        assert isinstance(content, UserMessage | AssistantMessage | ToolMessage)
-        if isinstance(content, AssistantMessage):
-            self.ends.append(self.end)
-            self._calls = self._log.turn(content)
-        calls = NO_CALLS if isinstance(content, UserMessage) else self._calls
-        pieces = self._cache.get(
-            (segment.digest, calls), lambda: message_pieces(content, self._dialect, calls)
-        )
-        role = Role.ASSISTANT if isinstance(content, AssistantMessage) else Role.USER
-        self._append(role, pieces, index)
 
-    def add_volatile(self, texts: list[str]) -> int:
-        """Add texts for this request only; returns how many blocks they are."""
-        if self.answers_code:
-            return 0  # the API takes no text behind the results of calls that code made
-        self._append(Role.USER, tuple(map(text_piece, texts)), None)
-        return len(texts)
-
-    def _append(self, role: Role, pieces: tuple[Piece, ...], segment: int | None) -> None:
-        if pieces:
-            self.messages.append(Message(role, tuple(each.block for each in pieces)))
-            self.blocks += _wired(pieces, segment)
+def _front(
+    request: ModelRequest,
+    segments: tuple[Segment, ...],
+    dialect: Dialect,
+    options: AnthropicOptions,
+    cache: PieceCache,
+) -> Laid:
+    tools = _tools(request, segments, options, cache)
+    system, n_rules = _system(segments, cache)
+    return Laid(
+        toolset=request.toolset.digest,
+        front=(*tools, *system),
+        tools=tuple(wire.block for wire in tools),
+        system=tuple(wire.block for wire in system),
+        n_rules=n_rules,
+        history=History(dialect, cache, first=len(tools) + len(system)),
+    )
 
 
 def _tools(
@@ -164,7 +163,7 @@ def _tools(
     at = next((i for i, segment in enumerate(segments) if segment.tier is Tier.TOOLS), None)
     own = cache.get(request.toolset.digest, lambda: tuple(map(tool_piece, request.toolset.specs)))
     server = tuple(map(server_tool_piece, options.server_tools))
-    return [*_wired(own, at), *_wired(server, None)]
+    return [*wired(own, at), *wired(server, None)]
 
 
 def _system(segments: tuple[Segment, ...], cache: PieceCache) -> tuple[list[WireBlock], int]:
@@ -176,14 +175,10 @@ def _system(segments: tuple[Segment, ...], cache: PieceCache) -> tuple[list[Wire
         if not isinstance(content, SystemText | Document):
             continue
         pieces = cache.get(segment.digest, lambda content=content: system_pieces(content))  # type: ignore[misc]
-        blocks += _wired(pieces, index)
+        blocks += wired(pieces, index)
         if segment.part is SystemPart.RULES:
             n_rules = len(blocks)
     return blocks, n_rules
-
-
-def _wired(pieces: tuple[Piece, ...], segment: int | None) -> list[WireBlock]:
-    return [WireBlock(block=each.block, data=each.data, segment=segment) for each in pieces]
 
 
 def _native(request: ModelRequest, options: AnthropicOptions) -> Mapping[str, object] | None:
@@ -213,9 +208,9 @@ def _shared(
     return tuple(found)
 
 
-def _remembered(name: str, segments: tuple[Segment, ...], dialect: Dialect) -> str | None:
+def _remembered(name: str, context: Context, dialect: Dialect) -> str | None:
     """What the last turn remembers of its response, where this model gave it."""
-    for segment in reversed(segments):
+    for segment in reversed(context):
         content = segment.content
         if isinstance(content, AssistantMessage):
             for block in reversed(content.blocks):

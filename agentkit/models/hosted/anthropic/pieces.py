@@ -6,12 +6,12 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
 from agentkit.blocks import Breakpoint
 from agentkit.caching.policy import BlockKind, Ttl
-from agentkit.caching.request import Block, Mark
+from agentkit.caching.request import Block, Mark, Role
 from agentkit.caching.tokens import data_tokens
 
 
@@ -53,6 +53,11 @@ def spliced(data: bytes, fields: bytes) -> bytes:
     if not fields:
         return data
     return data[:-1] + (b"," if len(data) > 2 else b"") + fields + b"}"
+
+
+def message_data(role: Role, blocks: Iterable[bytes]) -> bytes:
+    """Return a message with these content blocks."""
+    return b'{"role":"%b","content":[%b]}' % (role.value.encode(), b",".join(blocks))
 
 
 def mark_of(breakpoint: Breakpoint | None, ttls: tuple[Ttl, ...]) -> Mark | None:
