@@ -1,11 +1,16 @@
-"""Caching: what is planned, what came of it, and what it cost.
+"""Caching: what is planned, what came of it, and what it cost. The contract is docs/caching.md.
 
-report.py   RequestRecord and CacheReport: what a run leaves behind; `agentkit.observe` shows it
+policy/     the providers' rules and prices, as data with dates      reads nothing else
+request.py  a prompt as caches see it: blocks, identity, marks       chain.py: keys of its prefixes
+plan/       pure: from a draft, a policy and what was written to marks, keys, hints and a price
+track/      while it runs: what the provider ought to hold, who waits for whom, what is kept alive
+simulate/   the providers' caches, with a clock of their own; oracle.py: the least possible cost
+verdict.py  one request: planned, paid, explained                    judge/: finds the cause
+report.py   RequestRecord and CacheReport: what a run leaves behind  observe/ shows it
 ledger/     every request with its money, and sums by agent, tenant, session, model
-verdict.py  one request: planned, paid, explained; judge/ finds the cause
-prices.py   PriceBook: prices by day, and your own
-options.py  what an app may say about caching
-policy/ plan/ simulate/ track/  the rules, the planner, the simulators, what is known while it runs
+prices.py   PriceBook: your own prices, ours, genai-prices           options.py: what an app may say
+times.py    real and virtual time                                    tokens.py: estimates
+difference.py, iterations.py  where two requests part; requests that are several for the provider
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Models: one protocol, and one adapter for each kind of model.
 
 base.py      Model, ModelRequest and what a request may ask for
-resolve.py   model strings: "local:smollm2" -> the adapter
+resolve.py   model strings: "local:smollm2", "anthropic:..." -> the model
+hosted/      models behind an API: planned, sent by the vendor's SDK, judged; an adapter for each
 local.py     our own runtime in this process; the only file that imports agentkit_runtime
+engines.py   one engine for each process and local model; prices.py: what tokens cost
 scripted.py  a test double that replays a script and records what it was asked
-An adapter is a pure `encode(request)` and a thin stream; it decides nothing about the prefix.
+An adapter is a pure translation and a thin stream; it decides nothing about the prefix.
 """
 
 from __future__ import annotations
