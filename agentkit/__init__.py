@@ -1,12 +1,13 @@
 """agentkit: agents whose cached prompt prefix is a maintained invariant.
 
-agent.py    Agent: what you subclass or instantiate    team/     delegate and fan_out
-loop.py     one run, as one generator                  context/  append-only, hashed, forkable
-blocks.py   what messages are made of                  models/   adapters: local, scripted
-events.py   what a stream yields                       toolset/  functions and MCP servers as tools
-caching/    what the caches did                        observe/  reports for people
-checks.py   mistakes in configuration, told early      warn.py   warnings at the user's line
-methods.py  which methods of an agent are tools
+agent.py    Agent: what you subclass or instantiate    team/      delegate, fan_out, begin_epoch
+loop.py     one run, as one generator                  context/   append-only, hashed, forkable
+asking.py   calls.py compacting.py: its parts          knowledge/ documents that change, in versions
+blocks.py   what messages are made of                  toolset/   functions and MCP servers as tools
+events.py   what a stream yields                       models/    local, hosted, scripted
+caching/    rules, plans, verdicts, money              fake/      a fake provider, for tests
+observe/    reports for people                         cli/       the command `agentkit`
+checks.py   mistakes in configuration, told early      testing.py for your own tests
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """
 
@@ -30,6 +31,7 @@ from agentkit.errors import (
     TurnLimitReached,
     UnknownModel,
 )
+from agentkit.knowledge import Knowledge
 from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.result import RunRecord, RunResult
 from agentkit.stream import RunStream
@@ -52,6 +54,7 @@ __all__ = [
     "Document",
     "Failed",
     "FanOut",
+    "Knowledge",
     "McpServer",
     "Message",
     "MissingDescriptionWarning",
