@@ -14,7 +14,7 @@ from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix, Written
 from agentkit.caching.plan.keys import with_key
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.plan.planner import plan
-from agentkit.caching.policy import BlockKind, Policy, Provider, Ttl, policy_for
+from agentkit.caching.policy import BlockKind, Policy, Provider, Switches, Ttl, policy_for
 from agentkit.caching.request import Block, CacheRequest, Identity, Mark, Message, Role
 from agentkit.caching.simulate import (
     ManualClock,
@@ -33,20 +33,22 @@ CLAUDE = "claude-sonnet-5-5"
 GPT = "gpt-6.1-sol"
 
 
-def policy_of(provider: str, model: str) -> Policy:
-    return policy_for(provider, model, DAY)
+def policy_of(provider: str, model: str, switches: Switches | None = None) -> Policy:
+    return policy_for(provider, model, DAY, switches=switches)
 
 
-def cache_for(provider: str, model: str, clock: ManualClock) -> SimulatedCache:
+def cache_for(
+    provider: str, model: str, clock: ManualClock, switches: Switches | None = None
+) -> SimulatedCache:
     match provider:
         case Provider.ANTHROPIC:
-            return SimulatedAnthropic(clock=clock)
+            return SimulatedAnthropic(clock=clock, switches=switches)
         case Provider.OPENAI:
-            return SimulatedOpenAi(clock=clock, spills=False)
+            return SimulatedOpenAi(clock=clock, switches=switches, spills=False)
         case Provider.DEEPSEEK:
-            return SimulatedDeepSeek(clock=clock, build_s=0)
+            return SimulatedDeepSeek(clock=clock, switches=switches, build_s=0)
         case Provider.GEMINI:
-            return SimulatedGemini(clock=clock)
+            return SimulatedGemini(clock=clock, switches=switches)
     raise AssertionError(provider, model)
 
 
