@@ -12,6 +12,8 @@ import pytest
 
 from agentkit import Agent, CompactionRule, ConfigurationError, Context, ContextMismatch, Document
 from agentkit.blocks import Message, ToolMessage, UserMessage
+from agentkit.caching.report import RequestRecord
+from agentkit.caching.verdict import Cause
 from agentkit.context.turns import DELTA_HEADER, is_delta
 from agentkit.fake import Ask
 from agentkit.fake import Call as FakeCall
@@ -561,13 +563,13 @@ def test_on_the_wire_a_new_front_changes_only_from_the_changed_document_on() -> 
     world = hosted(2, lambda number: None)
     agent = guide(world.model, knowledge, tools=[look], instructions="You guide. " * 400)
 
-    async def runs() -> None:
-        await agent.run("First?")
+    async def runs() -> list[RequestRecord]:
+        results = [await agent.run("First?")]
         knowledge.put("doc18.md", "Another text. " * 400)
-        for n in range(12):
-            await agent.run(f"Question {n}?")
+        results += [await agent.run(f"Question {n}?") for n in range(12)]
+        return [record for result in results for record in result.requests]
 
-    world.run(runs)
+    records = world.run(runs)
     fronts = [[piece for piece in wire if piece[0] in ("tools", "system")] for wire in world.wires]
     anew = next(n for n, front in enumerate(fronts) if front != fronts[0])
     pairs = zip(fronts[0], fronts[anew], strict=True)
@@ -577,3 +579,9 @@ def test_on_the_wire_a_new_front_changes_only_from_the_changed_document_on() -> 
     assert all(front == fronts[anew] for front in fronts[anew:])
     cold = [n for n, served in enumerate(world.served) if not served.read]
     assert cold in ([0], [0, anew])  # where no mark lay before the change
+    causes = {
+        record.verdict.shortfall.cause
+        for record in records
+        if record.verdict and record.verdict.shortfall
+    }
+    assert causes == {Cause.COMPACTED}

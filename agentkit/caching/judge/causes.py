@@ -40,6 +40,9 @@ def shortfall_of(facts: Facts) -> Shortfall | None:
     if ours is not None and could - kept >= kept - facts.actual.read:
         return _shortfall(facts, ours.cause, ours.detail, lost, ours.difference)
     cause, detail = _beyond_us(facts, kept)
+    if ours is not None and cause is Cause.UNKNOWN:
+        # The entry ends behind the change, so what lies before it could not be read either.
+        return _shortfall(facts, ours.cause, ours.detail, lost, ours.difference)
     return _shortfall(facts, cause, detail, lost, None)
 
 

@@ -36,8 +36,8 @@ class Memory:
     flights: Flights
     prices: PriceBook
     time: Time
-    fronts: dict[str, Sent] = field(default_factory=dict)
-    """By agent and key: its last request, of which all its runs share the front."""
+    fronts: dict[str, tuple[Sent, int]] = field(default_factory=dict)
+    """By agent and key: its last request, of which all its runs share the front, and its epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,16 +234,18 @@ class Ticket:
     def _judged(self, usage: Usage, note: str | None, parts: Sequence[ModelUsage]) -> Verdict:
         prepared, before = self._prepared, self._before
         request = prepared.request
+        front, front_epoch = self._front()
+        epoch = front_epoch if before is None else before.epoch
         return judge(
             plan=self.plan,
             policy=prepared.policy,
             usage=usage,
             at=prepared.at,
             now=self._sent,
-            before=before.sent if before is not None else self._front(),
+            before=before.sent if before is not None else front,
             gap_s=None if before is None else (prepared.at - before.used_at).total_seconds(),
             terms=prepared.draft.request.terms,
-            epoch_changed=before is not None and before.epoch != request.epoch,
+            epoch_changed=epoch not in (None, request.epoch),
             note=note,
             key_overloaded=prepared.overloaded,
             still_writing=self._still_writing,
@@ -266,9 +268,9 @@ class Ticket:
     def _estimated(self) -> int:
         return sum([block.n_tokens for block in self._prepared.layout.cache_request.blocks])
 
-    def _front(self) -> Sent | None:
+    def _front(self) -> tuple[Sent | None, int | None]:
         """What the agent's runs share, as its last run has sent it."""
-        return self._memory.fronts.get(self._front_name)
+        return self._memory.fronts.get(self._front_name, (None, None))
 
     @property
     def _front_name(self) -> str:
@@ -280,7 +282,7 @@ class Ticket:
         ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
         if ends and ends[-1] <= self._sent.n_cached:
             front = replace(self._sent, n_cached=ends[-1], cached_tokens=None)
-            self._memory.fronts[self._front_name] = front
+            self._memory.fronts[self._front_name] = (front, self.epoch)
 
     def _learn(self, usage: Usage) -> None:
         layout = self._prepared.layout
