@@ -14,6 +14,7 @@ from agentkit.caching.policy import OpenAiMarkPolicy, Provider, openai_policy
 from agentkit.errors import ModelError, RequestRefused, UnknownModel
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.openai_common import (
     CacheFieldsRefusedWarning,
     rejected_cache_fields,
@@ -22,7 +23,7 @@ from agentkit.models.hosted.openai_common import (
 from agentkit.models.hosted.openai_responses.body import ResponsesBody, dropped_with, render
 from agentkit.models.hosted.openai_responses.clients import Clients
 from agentkit.models.hosted.openai_responses.encode import Encoder
-from agentkit.models.hosted.openai_responses.layout import ResponsesLayout, lay_out
+from agentkit.models.hosted.openai_responses.layout import ResponsesLayout, Sheet, lay_out
 from agentkit.models.hosted.openai_responses.options import ResponsesOptions
 from agentkit.models.hosted.openai_responses.pieces import PieceStore
 from agentkit.models.hosted.openai_responses.steer import check_settings, identity, steering
@@ -68,6 +69,7 @@ class ResponsesAdapter:
             strict_tools=self._options.strict_tools,
         )
         self._store = PieceStore()
+        self._begun = Begun[Sheet]()
         self._now_s = now_s
         self._unknown: frozenset[str] = frozenset()
         self._responses: OrderedDict[str, str] = OrderedDict()
@@ -96,7 +98,9 @@ class ResponsesAdapter:
         """Return the request's pieces; see `Adapter.layout`."""
         check_settings(request.settings, self.label)
         entries = identity(request, self._model, self._options)
-        return lay_out(request, self._encoder, self._store, entries, self._options.terms)
+        return lay_out(
+            request, self._encoder, self._store, entries, self._options.terms, self._begun
+        )
 
     def body(self, layout: ResponsesLayout, plan: CachePlan, request: ModelRequest) -> Body:
         """Return the final bytes; see `Adapter.body`.

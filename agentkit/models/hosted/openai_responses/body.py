@@ -7,13 +7,14 @@ with the bytes of this one, up to its volatile text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentkit.caching.plan.plan import CachePlan, PlacedMark
 from agentkit.models.hosted.openai_common import CACHE_FIELDS
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout
-from agentkit.models.hosted.openai_responses.pieces import NEXT_PART, Piece
+from agentkit.models.hosted.openai_responses.pieces import joined
 from agentkit.models.hosted.wire import Body
 
 _MARKS = frozenset(("prompt_cache_breakpoint", "prompt_cache_options"))
@@ -61,7 +62,7 @@ def render(
         (
             b'{"tools":[' + tools + b"]," if n_tools else b"{",
             b'"input":[',
-            *_items(pieces[n_tools:], {index - n_tools: marks[index] for index in marks}),
+            b",".join(_texts(layout, marks)),
             b"],",
             tail[1:],
         )
@@ -99,15 +100,19 @@ def dropped_with(names: Sequence[str]) -> frozenset[str]:
     return found | _MARKS if found & _MARKS else found
 
 
-def _items(pieces: Sequence[Piece], marks: Mapping[int, PlacedMark]) -> Iterator[bytes]:
-    within = True
-    for index, piece in enumerate(pieces):
-        if not within:
-            yield b","
-        mark = marks.get(index)
-        yield piece.data if mark is None else _marked(piece.data, mark)
-        yield piece.after
-        within = piece.after == NEXT_PART
+def _texts(layout: ResponsesLayout, marks: Mapping[int, PlacedMark]) -> list[bytes]:
+    """Return the items, message by message; those without marks are as they were made."""
+    found = list(layout.texts)
+    for number in {bisect_right(layout.starts, index) - 1 for index in marks}:
+        end = layout.starts[number + 1] if number + 1 < len(found) else len(layout.pieces)
+        places = range(layout.starts[number], end)
+        pieces = [layout.pieces[place] for place in places]
+        datas = [
+            _marked(piece.data, marks[place]) if place in marks else piece.data
+            for place, piece in zip(places, pieces, strict=True)
+        ]
+        found[number] = joined(pieces, datas)
+    return found
 
 
 def _marked(data: bytes, mark: PlacedMark) -> bytes:

@@ -38,6 +38,12 @@ class CallLog:
                 renamed.append((call.id, _new_id(call.id, times)))
         return tuple(renamed)
 
+    def copy(self) -> CallLog:
+        """Return a log that can go on without changing this one."""
+        copied = CallLog()
+        copied._times = dict(self._times)
+        return copied
+
 
 def wire_name(name: str) -> str:
     """Return a tool name that the API takes; those of a toolset always are as they are."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agentkit.blocks import AssistantMessage
@@ -17,9 +17,10 @@ from agentkit.caching.request import (
     OpenAiOptions,
     Role,
 )
-from agentkit.context import SystemPart, SystemText, Tier
+from agentkit.context import Segment, SystemPart, SystemText, Tier
 from agentkit.models.base import ModelRequest, Reuse
-from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog
+from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog, Renamed
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.pieces import Entry, Piece, PieceStore
 from agentkit.models.hosted.wire import Layout, WireBlock
@@ -31,6 +32,10 @@ class ResponsesLayout(Layout):
 
     pieces: tuple[Piece, ...]
     """Aligned with `blocks`."""
+    texts: tuple[bytes, ...]
+    """The items of each message on the wire, developer messages too, without marks."""
+    starts: tuple[int, ...]
+    """Index of the first piece of each."""
 
     @property
     def n_tools(self) -> int:
@@ -39,36 +44,36 @@ class ResponsesLayout(Layout):
 
 
 def lay_out(
-    request: ModelRequest, encoder: Encoder, store: PieceStore, identity: Identity, terms: Terms
+    request: ModelRequest,
+    encoder: Encoder,
+    store: PieceStore,
+    identity: Identity,
+    terms: Terms,
+    begun: Begun[Sheet],
 ) -> ResponsesLayout:
-    """Return the request's pieces. Segments that the store has are not encoded again."""
-    sheet = _Sheet()
-    tools = store.get(
-        f"tools {request.toolset.digest}",
-        lambda: (Entry(Role.DEVELOPER, tuple(map(encoder.tool, request.toolset.specs))),),
-    )
-    for index, segment in enumerate(request.context.segments):
-        if segment.tier is Tier.TOOLS:
-            sheet.tools_segment = index
-    sheet.add_tools(tools[0])
-    calls, renamed = CallLog(), NOT_RENAMED
-    for index, segment in enumerate(request.context.segments):
-        content = segment.content
-        if isinstance(content, AssistantMessage):
-            sheet.note_end()
-            renamed = calls.turn(content)
-        key = f"{segment.digest} {renamed}" if renamed else segment.digest
-        for entry in store.get(key, partial(encoder.segment, segment, renamed)):
-            sheet.add(entry, index)
-        if isinstance(content, SystemText) and content.part is SystemPart.RULES:
-            sheet.organization_end = len(sheet.blocks)
+    """Return the request's pieces. Segments that the store has are not encoded again.
+
+    What `begun` knows of an earlier request of the run is not laid out again.
+    """
+    known, behind = begun.longest(request.context)
+    if known is None or known.toolset != request.toolset.digest:
+        behind = request.context.segments
+        sheet = _front(request, encoder, store)
+    else:
+        sheet = known.copy()
+    for index, segment in enumerate(behind, len(request.context) - len(behind)):
+        sheet.add_segment(segment, index, encoder, store)
+    begun.keep(request.context, sheet)
     shared = sheet.shared(request.reuse)
     n_stable = len(sheet.blocks)
     if request.context.volatile:
+        sheet = sheet.copy()
         sheet.add(encoder.volatile(request.context.volatile), None)
     return ResponsesLayout(
         blocks=tuple(sheet.blocks),
         pieces=tuple(sheet.pieces),
+        texts=tuple(sheet.texts),
+        starts=tuple(sheet.starts),
         cache_request=CacheRequest(
             identity=identity,
             tools=tuple(sheet.tools),
@@ -83,35 +88,81 @@ def lay_out(
     )
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """A layout while it is written."""
+def _front(request: ModelRequest, encoder: Encoder, store: PieceStore) -> Sheet:
+    """Return a sheet with the tools."""
+    sheet = Sheet(toolset=request.toolset.digest)
+    (tools,) = store.get(
+        f"tools {request.toolset.digest}",
+        lambda: (Entry(Role.DEVELOPER, tuple(map(encoder.tool, request.toolset.specs))),),
+    )
+    segments = enumerate(request.context.segments)
+    place = next((index for index, each in segments if each.tier is Tier.TOOLS), None)
+    sheet.add_tools(tools, place)
+    return sheet
 
+
+_ENDS = 20
+"""Earlier ends of a run that are named: more than a request can have marks."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sheet:
+    """A layout while it is written; what was kept goes on as a copy."""
+
+    toolset: str
+    """Digest of the tools."""
     blocks: list[WireBlock] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
+    texts: list[bytes] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
     tools: list[Block] = field(default_factory=list)
     system: list[Block] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     """Where earlier requests ended: before each reply."""
-    tools_segment: int | None = None
     organization_end: int = 0
+    calls: CallLog = field(default_factory=CallLog)
+    renamed: Renamed = NOT_RENAMED
 
-    def add_tools(self, entry: Entry) -> None:
-        self._write(entry, self.tools_segment)
+    def copy(self) -> Sheet:
+        """Return a sheet that can go on without changing this one."""
+        copied = replace(self, calls=self.calls.copy())
+        for name in ("blocks", "pieces", "texts", "starts", "tools", "system", "messages", "ends"):
+            setattr(copied, name, list(getattr(self, name)))
+        return copied
+
+    def add_segment(
+        self, segment: Segment, index: int, encoder: Encoder, store: PieceStore
+    ) -> None:
+        """Add a segment of the context, which has this index there."""
+        content = segment.content
+        if isinstance(content, AssistantMessage):
+            self.ends.append(len(self.blocks))
+            self.renamed = self.calls.turn(content)
+        renamed = self.renamed
+        key = f"{segment.digest} {renamed}" if renamed else segment.digest
+        for entry in store.get(key, partial(encoder.segment, segment, renamed)):
+            self.add(entry, index)
+        if isinstance(content, SystemText) and content.part is SystemPart.RULES:
+            self.organization_end = len(self.blocks)
+
+    def add_tools(self, entry: Entry, segment: int | None) -> None:
+        """Add the tools, which are the first on the wire."""
+        self._write(entry, segment)
         self.tools.extend(item.block for item in entry.pieces)
         self.organization_end = len(self.blocks)
 
     def add(self, entry: Entry, segment: int | None) -> None:
+        """Add a message."""
+        if entry.pieces:
+            self.starts.append(len(self.blocks))
+            self.texts.append(entry.text)
         self._write(entry, segment)
         blocks = tuple(item.block for item in entry.pieces)
         if entry.role is Role.DEVELOPER and not self.messages:
             self.system.extend(blocks)
         else:
             self.messages.append(Message(entry.role, blocks))
-
-    def note_end(self) -> None:
-        self.ends.append(len(self.blocks))
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
         """Return the ends that other requests have too; where two fall together, the wider one."""
@@ -120,7 +171,7 @@ class _Sheet:
         for end, by in (
             (self.organization_end, SharedBy.ORGANIZATION),
             (front, SharedBy.AGENT),
-            *((end, SharedBy.RUN) for end in (*self.ends, len(self.blocks))),
+            *((end, SharedBy.RUN) for end in (*self.ends[-_ENDS:], len(self.blocks))),
         ):
             if end:
                 prefix = SharedPrefix(end=end, by=by, reads=expected_reads(by, reuse))

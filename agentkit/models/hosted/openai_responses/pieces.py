@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from agentkit.caching.policy import BlockKind
@@ -38,6 +38,23 @@ class Entry:
 
     role: Role
     pieces: tuple[Piece, ...]
+    text: bytes = field(init=False, repr=False, compare=False)
+    """Its items on the wire, without marks."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", joined(self.pieces, [each.data for each in self.pieces]))
+
+
+def joined(pieces: Sequence[Piece], datas: Sequence[bytes]) -> bytes:
+    """Return the items that pieces make up; `datas` are their bytes, with their marks."""
+    found: list[bytes] = []
+    within = True
+    for piece, data in zip(pieces, datas, strict=True):
+        if not within:
+            found.append(b",")
+        found += (data, piece.after)
+        within = piece.after == NEXT_PART
+    return b"".join(found)
 
 
 def piece(
