@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 
-from agentkit.blocks import AssistantMessage
-from agentkit.caching.tokens import data_tokens
+from agentkit.blocks import AssistantMessage, File, Image, ToolMessage, UserMessage
+from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.context.context import Context
+from agentkit.context.segment import Content, Segment
 from agentkit.context.tier import Tier
 from agentkit.context.turns import is_delta, is_summary, last_turns
 from agentkit.usage import Usage
@@ -18,8 +20,8 @@ class Sizes:
     def __init__(self, context: Context, usage: Usage | None) -> None:
         self._messages = context.messages
         history = [each for each in context.segments if each.tier is Tier.HISTORY]
-        self._counts = [data_tokens(each.data) for each in history]
-        front = sum(data_tokens(each.data) for each in context.front.segments)
+        self._counts = [segment_tokens(each) for each in history]
+        front = sum(segment_tokens(each) for each in context.front.segments)
         self._scale = Decimal(1)
         reported = reported_tokens(usage)
         if reported is not None:
@@ -50,6 +52,21 @@ class Sizes:
         return int(n_tokens * self._scale)
 
 
+def segment_tokens(segment: Segment) -> int:
+    """Estimate a segment's tokens; an image's are not those of its bytes."""
+    attached = list(_attachments(segment.content))
+    n_bytes = sum(len(each.data or "") for each in attached)
+    return data_tokens(segment.data[n_bytes:]) + sum(map(attachment_tokens, attached))
+
+
+def _attachments(content: Content) -> Iterator[Image | File]:
+    if isinstance(content, UserMessage):
+        yield from (each for each in content.blocks if isinstance(each, Image | File))
+    elif isinstance(content, ToolMessage):
+        for result in content.results:
+            yield from result.attachments
+
+
 def reported_tokens(usage: Usage | None) -> int | None:
     """Return the tokens of a request and its answer; None if they are not known."""
     if usage is None or usage.input_tokens is None:
@@ -63,5 +80,5 @@ def uncounted_tokens(context: Context) -> int:
     for segment in reversed(context):
         if segment.tier is not Tier.HISTORY or isinstance(segment.content, AssistantMessage):
             break
-        n_tokens += data_tokens(segment.data)
+        n_tokens += segment_tokens(segment)
     return n_tokens

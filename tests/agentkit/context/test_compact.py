@@ -285,6 +285,22 @@ def test_a_price_that_jumps_with_the_length_makes_a_summary_pay_early() -> None:
     assert saved[1] > 3 * saved[0] > 0
 
 
+def test_an_image_counts_as_one_and_not_by_its_bytes() -> None:
+    """Else one picture of a megabyte would look like 350,000 tokens, and text like none."""
+    picture = UserMessage.of(Image.of_bytes(b"p" * 1_000_000, "image/png"), "What is it?")
+    context = make_conversation(3).append(picture)
+    step = next_step(context, Usage(input_tokens=13_000, output_tokens=10), RULE, SONNET)
+
+    assert isinstance(step, Keep)
+    assert "13010 tokens are below" in step.reason
+    seen = context.append(AssistantMessage((Text("A cat."),)))
+    for index in range(14):
+        seen = with_turn(seen, f"c{index}", "x" * 4_000)
+    step = summarise(seen)
+    assert step.n_before < 40_000
+    assert step.keep_turns == 2
+
+
 def test_without_a_known_price_it_decides_by_usual_ratios_and_claims_no_money() -> None:
     step = next_step(make_conversation(29), None, RULE, UNKNOWN, turns_left=20)
 
