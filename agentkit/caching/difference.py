@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentkit.caching.chain import changed_settings, settings
@@ -78,7 +77,7 @@ class Sent:
 
     def tokens(self, n_blocks: int) -> int:
         """Return the estimated tokens of the first blocks."""
-        return sum(block.n_tokens for block in islice(self.request.blocks, n_blocks))
+        return self.request.tokens(n_blocks)
 
     def begin_of(self, section: Section) -> int:
         """Return the index of the first block of a section."""

@@ -23,6 +23,7 @@ from agentkit.caching.policy import (
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
+    is_deferred,
     refuse_marks,
     refuse_request,
     rendered,
@@ -69,7 +70,7 @@ class SimulatedAnthropic(SimulatedCache):
         refused = refuse_request(request, policy) or refuse_marks(request, policy, automatic)
         if refused is not None:
             return refused
-        request = replace(request, tools=tuple(filter(_is_in_prefix, request.tools)))
+        request = _without_deferred(request)
         prefixes = boundaries(
             request,
             scope=_scope(request, policy),
@@ -121,8 +122,7 @@ class SimulatedAnthropic(SimulatedCache):
 
     def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
         policy = self._policy_of(request.identity.model, now.date())
-        shown = rendered(request, policy)
-        shown = replace(shown, tools=tuple(filter(_is_in_prefix, shown.tools)))
+        shown = _without_deferred(rendered(request, policy))
         prefixes = boundaries(
             shown,
             scope=_scope(shown, policy),
@@ -199,8 +199,10 @@ def _bindings(
             yield name, (policy.model, before.content)
 
 
-def _is_in_prefix(tool: Block) -> bool:
-    return tool.kind is not BlockKind.DEFERRED_TOOL
+def _without_deferred(request: CacheRequest) -> CacheRequest:
+    if not any(map(is_deferred, request.tools)):
+        return request
+    return replace(request, tools=tuple(t for t in request.tools if not is_deferred(t)))
 
 
 def _scope(request: CacheRequest, policy: AnthropicPolicy) -> tuple[str, ...]:

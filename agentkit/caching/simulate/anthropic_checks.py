@@ -18,24 +18,23 @@ def rendered(request: CacheRequest, policy: AnthropicPolicy) -> CacheRequest:
     tool results.
     """
     identity = request.identity
-    if identity.effort == policy.default_effort:
-        identity = replace(identity, effort=None)
-    messages = request.messages
+    if identity.effort is not None and identity.effort == policy.default_effort:
+        request = replace(request, identity=replace(identity, effort=None))
     last = _first_kept_thinking(request, policy)
-    messages = tuple(map(_without_thinking, messages[:last])) + messages[last:]
-    return replace(request, identity=identity, messages=messages)
+    if not last:
+        return request
+    messages = tuple(map(_without_thinking, request.messages[:last])) + request.messages[last:]
+    return replace(request, messages=messages)
 
 
 def shown_indexes(request: CacheRequest, policy: AnthropicPolicy) -> list[int]:
     """Return which blocks are in the prompt: no deferred tools, no stripped thinking."""
-    found = [
-        index
-        for index, tool in enumerate(request.tools)
-        if tool.kind is not BlockKind.DEFERRED_TOOL
-    ]
+    last = _first_kept_thinking(request, policy)
+    if not last and not any(map(is_deferred, request.tools)):
+        return list(range(request.n_blocks))
+    found = [index for index, tool in enumerate(request.tools) if not is_deferred(tool)]
     at = len(request.tools) + len(request.system)
     found.extend(range(len(request.tools), at))
-    last = _first_kept_thinking(request, policy)
     for index, message in enumerate(request.messages):
         strips = index < last and message.role is Role.ASSISTANT
         for place, block in enumerate(message.blocks, at):
@@ -43,6 +42,11 @@ def shown_indexes(request: CacheRequest, policy: AnthropicPolicy) -> list[int]:
                 found.append(place)
         at += len(message.blocks)
     return found
+
+
+def is_deferred(tool: Block) -> bool:
+    """Return whether a tool is no part of the prompt."""
+    return tool.kind is BlockKind.DEFERRED_TOOL
 
 
 def automatic_mark(
@@ -83,9 +87,8 @@ def refuse_marks(
     """Return why the marks are refused, if they are."""
     allowed = [choice.ttl for choice in policy.ttls]
     marked: list[Ttl] = []
-    for block in request.blocks:
-        if block.mark is None:
-            continue
+    for block in request.marked:
+        assert block.mark is not None
         ttl = block.mark.ttl or policy.default_ttl
         if not is_markable(block, policy):
             what = "empty text" if block.kind is BlockKind.TEXT else block.kind.value
@@ -120,8 +123,9 @@ def refuse_request(request: CacheRequest, policy: AnthropicPolicy) -> Refused | 
                     reason=RefusalReason.PREWARM_CONFLICT,
                     message=f"max_tokens 0 cannot be combined with {conflict}; leave it out",
                 )
-    has_system = any(message.role is Role.DEVELOPER for message in request.messages)
-    if has_system and not policy.mid_conversation_system:
+    if not policy.mid_conversation_system and any(
+        message.role is Role.DEVELOPER for message in request.messages
+    ):
         return Refused(
             reason=RefusalReason.SYSTEM_MESSAGE,
             message=f"{policy.model!r} takes no system messages in messages; use a user message",

@@ -18,9 +18,10 @@ def acting_marks(
     found = {
         index: ttl for index, ttl in placed.items() if not _later_in_group(index, blocks, placed)
     }
-    if found:
-        for index, block in enumerate(blocks):
-            if block.kind is BlockKind.SERVER_TOOL_RESULT:
+    kinds = [block.kind for block in blocks] if found else []
+    if BlockKind.SERVER_TOOL_RESULT in kinds:
+        for index, kind in enumerate(kinds):
+            if kind is BlockKind.SERVER_TOOL_RESULT:
                 found.setdefault(index, policy.server_tool_ttl)
     return dict(sorted(found.items()))
 

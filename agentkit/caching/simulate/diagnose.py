@@ -31,10 +31,9 @@ def find_miss(
         reason = _lost(prefix, store, now_s, asks=asks)
         if reason is not None:
             return _miss(reason, _SENTENCES[reason], prefix.n_tokens - hit_tokens)
-    now = settings(request, policy.invalidations)
     for prefix in longer:
         before = store.written_under(prefix.content)
-        if before is not None and before != now:
+        if before is not None and before != (now := settings(request, policy.invalidations)):
             names = ", ".join(changed_settings(before, now))
             detail = f"the same blocks were written under another {names}"
             return _miss(MissReason.SETTING_CHANGED, detail, prefix.n_tokens - hit_tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agentkit.caching.plan.draft import LiveEntry
 from agentkit.caching.policy import Change, Ttl
@@ -30,12 +30,20 @@ class Entry:
     created_s: float
     used_s: float
     readable_s: float
+    live: LiveEntry = field(init=False, repr=False, compare=False)
+    """What a planner is told of it while it lives."""
+
+    def __post_init__(self) -> None:
+        expires_s = self.used_s + self.ttl_s
+        if self.max_age_s is not None:
+            expires_s = min(expires_s, self.created_s + self.max_age_s)
+        live = LiveEntry(ttl=_TTLS.get(self.ttl_s), expires_s=expires_s, readable_s=self.readable_s)
+        object.__setattr__(self, "live", live)
 
     @property
     def expires_s(self) -> float:
         """When it is gone, if nobody uses it before."""
-        idle = self.used_s + self.ttl_s
-        return idle if self.max_age_s is None else min(idle, self.created_s + self.max_age_s)
+        return self.live.expires_s
 
 
 class Store:
@@ -64,10 +72,8 @@ class Store:
     def live(self, key: bytes, now_s: float) -> LiveEntry | None:
         """Return the entry of a prefix, if it lives now or is being written."""
         entry = self._entries.get(key)
-        if entry is not None and now_s < entry.expires_s:
-            return LiveEntry(
-                ttl=_TTLS.get(entry.ttl_s), expires_s=entry.expires_s, readable_s=entry.readable_s
-            )
+        if entry is not None and now_s < entry.live.expires_s:
+            return entry.live
         if self._coming[key] > 0:
             ttl = _TTLS.get(self._coming_ttl_s[key])
             return LiveEntry(ttl=ttl, expires_s=math.inf, readable_s=math.inf)

@@ -61,8 +61,7 @@ class Prepared:
 
     def tokens(self, n_blocks: int) -> int:
         """Return the estimated tokens of the first blocks."""
-        sizes = [block.n_tokens for block in self.draft.request.blocks]
-        return sum(sizes[:n_blocks])
+        return self.draft.request.tokens(n_blocks)
 
 
 class Ticket:
@@ -266,7 +265,7 @@ class Ticket:
 
     @property
     def _estimated(self) -> int:
-        return sum([block.n_tokens for block in self._prepared.layout.cache_request.blocks])
+        return self._prepared.layout.cache_request.tokens()
 
     def _front(self) -> tuple[Sent | None, int | None]:
         """What the agent's runs share, as its last run has sent it."""
@@ -327,7 +326,7 @@ def _blocks_within(request: CacheRequest, n_tokens: int) -> int:
         so_far += block.n_tokens
         if so_far > n_tokens + _SLACK_TOKENS:
             return index
-    return len(list(request.blocks))
+    return request.n_blocks
 
 
 def _shadow_flight(shadow: SimulatedCache, prepared: Prepared) -> InFlight | None:
