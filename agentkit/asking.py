@@ -75,7 +75,7 @@ class ModelTurn:
             else:
                 turn = self._turn
                 self._run.count_request(turn.usage, turn.timing, turn.verdict)
-                self._run.last_request, self._run.last_usage = self._request, turn.usage
+                self._run.last_request, self._run.last_usage = self._request, turn.length
                 return
 
 

@@ -132,12 +132,12 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
         async with aclosing(run.member.model.stream(request)) as events:
             async for event in events:
                 builder.push(event)
-        return builder.finish()
+        turn: Turn | None = builder.finish()
     except ModelError as error:
         _LOGGER.warning("agent %r: the summary failed: %s", run.member.name, error)
-        return None
-    finally:
-        run.count_request(*builder.spent, builder.verdict)
+        turn = None
+    run.count_request(*builder.spent, builder.verdict)
+    return turn
 
 
 def _problem(said: Turn) -> str | None:

@@ -8,7 +8,7 @@ differently.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from agentkit.blocks import (
@@ -138,6 +138,15 @@ class Turn:
     timing: Timing
     verdict: Verdict | None = None
     """What the cache did, by adapters that plan for one."""
+    first: Usage | None = None
+    """Of the first request, where the provider made several of this turn; see `UsageEvent`."""
+
+    @property
+    def length(self) -> Usage:
+        """How long the conversation was: one prompt and the answer, and not all prompts' sum."""
+        if self.first is None:
+            return self.usage
+        return replace(self.first, output_tokens=self.usage.output_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +254,7 @@ class TurnBuilder:
         self._calls: dict[int, _CallParts] = {}
         self._usage = Usage()
         self._timing = Timing()
+        self._first: Usage | None = None
         self._verdict: Verdict | None = None
         self._end: FinishReason | None = None
 
@@ -272,6 +282,7 @@ class TurnBuilder:
                 self._call(event).arguments.append(event.text)
             case UsageEvent():
                 self._usage = self._usage.merge(event.usage)
+                self._first = event.first or self._first
                 self._timing = self._timing.merge(event.timing)
             case CacheEvent():
                 self._verdict = event.verdict
@@ -305,6 +316,7 @@ class TurnBuilder:
             usage=self._usage,
             timing=self._timing,
             verdict=self._verdict,
+            first=self._first,
         )
 
     def _text(self, kind: Literal["text", "thinking"]) -> _TextParts:

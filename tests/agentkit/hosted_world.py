@@ -17,7 +17,7 @@ from agentkit.caching.simulate import Served
 from agentkit.caching.times import VirtualTime
 from agentkit.fake import Ask, Failure, FakeProvider, Reply
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.anthropic import AnthropicAdapter
+from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from agentkit.models.hosted.gemini import GeminiAdapter
 from agentkit.models.hosted.model import HostedModel
 from agentkit.models.hosted.openai_chat import DEEPSEEK, ChatAdapter
@@ -77,7 +77,8 @@ def _adapter(provider: str, http: httpx2.AsyncClient, time: VirtualTime) -> Any:
     match provider:
         case "anthropic":
             client = AsyncAnthropic(api_key="k", base_url="http://fake", http_client=http)
-            return AnthropicAdapter("claude-sonnet-5-5", client=client)
+            thinks = AnthropicOptions(thinking="adaptive")
+            return AnthropicAdapter("claude-sonnet-5-5", client=client, options=thinks)
         case "openai":
             openai = AsyncOpenAI(api_key="k", base_url="http://fake/v1", http_client=http)
             return ResponsesAdapter("gpt-6.1-sol", client=openai)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from typing import Any
@@ -23,7 +23,14 @@ from agentkit.context import Context
 from agentkit.context.compaction_rule import SUMMARY_INSTRUCTION
 from agentkit.context.prices import Prices
 from agentkit.context.turns import is_summary
-from agentkit.events import ContextCompacted, Event, RunPaused, SubagentEvent, TurnEnd
+from agentkit.events import (
+    ContextCompacted,
+    Event,
+    RunPaused,
+    SubagentEvent,
+    TurnEnd,
+    UsageEvent,
+)
 from agentkit.fake import Ask
 from agentkit.fake import Call as FakeCall
 from agentkit.fake import Reply as FakeReply
@@ -328,8 +335,7 @@ async def test_cancelled_while_the_summary_is_written_the_context_is_the_old_one
     assert not stream.context.open_calls
     assert holes(stream.context.messages) == list(range(1, digger.n_turns + 1))
     assert stream.record is not None
-    # What it cost is not known; that it was made is.
-    assert len(stream.record.requests) == digger.n_turns + 1
+    assert len(stream.record.requests) == digger.n_turns
     later = Digger(1)
     assert (await later.agent().run(None, context=stream.context)).output == "Only sand."
 
@@ -383,6 +389,25 @@ async def test_a_conversation_that_goes_on_is_summarised_before_its_first_reques
     assert_extends(asked[first - 1].wire, asked[first].wire)
     question = asked[first + 1].context.messages[-1]
     assert question in asked[first].context.messages
+
+
+def test_of_many_requests_within_a_turn_the_length_is_that_of_one() -> None:
+    """A provider that searches the web asks its model again and again, and reports the sum."""
+
+    class Searching(ScriptedModel):
+        async def stream(self, request: ModelRequest) -> Any:
+            async for event in super().stream(request):
+                if isinstance(event, UsageEvent):
+                    total = event.usage + event.usage + event.usage
+                    event = replace(event, usage=total, first=event.usage)
+                yield event
+
+    digger = Digger(8)
+    digger.model = Searching(digger.step)
+    result, events = run_all(digger.agent())
+
+    assert max(each.usage.input_tokens for each in result.requests) > 2 * RULE.trigger_tokens
+    assert not compactions(events)
 
 
 def test_subagents_summarise_their_own_conversations() -> None:
@@ -492,10 +517,12 @@ def hosted(turns: int, provider: str = "anthropic") -> HostedWorld:
 
     def respond(ask: Ask) -> FakeReply:
         if SUMMARY_INSTRUCTION in ask.user_text:
-            return FakeReply(text=SUMMARY, first_byte_s=1.0, seconds=2.0)
+            return FakeReply(text=SUMMARY, thinking="Short.", first_byte_s=1.0, seconds=2.0)
         number = next(said)
         calls = (FakeCall("dig", f'{{ "hole": {number} }}'),) if number < turns else ()
-        return FakeReply(text="Next.", calls=calls, first_byte_s=1.0, seconds=2.0)
+        return FakeReply(
+            text="Next.", calls=calls, thinking="Deeper.", first_byte_s=1.0, seconds=2.0
+        )
 
     return HostedWorld(respond, provider)
 
