@@ -19,7 +19,8 @@ class CacheOptions:
     """
 
     enabled: bool = True
-    """False: no marks, no keys, no keep-alives; what happens is still reported."""
+    """False: no marks and no keep-alives. Keys stay, because they keep tenants apart; what happens
+    is still reported."""
     platform: Platform = Platform.DIRECT
     """Where the model is hosted: minimums, prices and isolation differ."""
     switches: Switches = field(default_factory=Switches)

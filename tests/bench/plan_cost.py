@@ -145,6 +145,12 @@ ROWS = (
     Row(name="shuffled listings", scenario=_plain(scenarios.shuffled), bound=Decimal("1.01")),
     Row(name="sequential sessions", scenario=_plain(scenarios.sequential), bound=Decimal("1.01")),
     Row(
+        name="sessions far apart",
+        scenario=lambda target: functools.partial(
+            scenarios.sequential, gap_s=2 * min(target.life_s, 3_600)
+        ),
+    ),
+    Row(
         name="wide turn",
         scenario=_plain(scenarios.wide_turn),
         bound=Decimal("1.03"),

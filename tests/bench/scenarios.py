@@ -169,12 +169,12 @@ async def fan_out(model: Model, time: VirtualTime, work: Work) -> None:
     await agent(model, work, name="parent", subagents=[child]).run(text(200, "question"))
 
 
-async def sequential(model: Model, time: VirtualTime, work: Work) -> None:
-    """Five sessions of the same agent, a minute apart, 12 turns each, each with a new object."""
+async def sequential(model: Model, time: VirtualTime, work: Work, *, gap_s: float = 60.0) -> None:
+    """Five sessions of the same agent, 12 turns each, each with a new object."""
     work.turns = 12
     for number in range(5):
         await agent(model, work).run(text(200, f"question {number}"))
-        await time.sleep(60)
+        await time.sleep(gap_s)
 
 
 async def shuffled(model: Model, time: VirtualTime, work: Work) -> None:

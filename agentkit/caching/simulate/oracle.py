@@ -6,7 +6,8 @@ later requests known, without a limit on marks and without lookback. So no place
 timing can cost less, and a plan that comes near to it is near to the best.
 
 The choice for one block is a shortest path over its uses: between two of them its entry either
-lapses, or is kept alive by reads of its tokens just before each end of its life.
+lapses, or is kept alive by reads of its tokens just before each end of its life. A read may give it
+another lifetime, since an entry of that lifetime behind it holds for it too.
 """
 
 from __future__ import annotations
@@ -112,14 +113,18 @@ def _after(
         kept = {life: cost for life, cost in states.items() if life is not None}
         plain = use.n_tokens * use.rates.input
         return found | {life: cost + plain for life, cost in kept.items()}
-    for life, write in _lives(policy, use.rates):
-        written = best + use.n_tokens * write
-        if life in states:
-            pings = int(gap_s // life)
-            read = states[life] + use.n_tokens * use.rates.read * (1 + pings)
-            written = min(written, read)
-        found[life] = min(written, found.get(life, written))
+    lives = _lives(policy, use.rates)
+    # A longer lifetime that is written behind what is read holds for all of it: so the price of
+    # having any lifetime from here on is that of a read.
+    reads = [states[life] + _read(use, gap_s, life) for life, _ in lives if life in states]
+    for life, write in lives:
+        found[life] = min([best + use.n_tokens * write, *reads])
     return found
+
+
+def _read(use: _BlockUse, gap_s: float, life: int) -> Decimal:
+    """Return the price of a read, and of those that kept the entry alive until then."""
+    return use.n_tokens * use.rates.read * (1 + int(gap_s // life))
 
 
 def _lives(policy: Policy, rates: Rates) -> tuple[Life, ...]:

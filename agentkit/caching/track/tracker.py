@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
@@ -27,6 +28,7 @@ from agentkit.caching.policy import (
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.times import Time
 from agentkit.caching.track.flights import Flight, Flights
+from agentkit.caching.track.fronts import FrontRests
 from agentkit.caching.track.gaps import Gaps
 from agentkit.caching.track.scale import TokenScale
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
@@ -76,6 +78,7 @@ class CacheTracker:
         self._rates = KeyRates()
         self._prefix_memory = PrefixMemory()
         self._gaps: dict[str, Gaps] = {}
+        self._fronts = FrontRests()
         self._runs: OrderedDict[str, Ticket] = OrderedDict()
         """By run: its last request."""
         self._contexts: OrderedDict[str, Ticket] = OrderedDict()
@@ -119,8 +122,12 @@ class CacheTracker:
         )
         draft = self._draft(layout, request, sized.request, policy, may_mark)
         draft = with_key(draft, policy, self._rates, now)
+        keys = self._keys(draft.request, policy)
+        begins = before is None or before.run_id != request.run_id
+        fronts = self._fronts.expected(draft.shared, keys, at=now, begins=begins)
+        draft = replace(draft, shared=fronts)
         written = self._memory.shadow.written(draft.request)
-        plan = place(draft, policy, written, now)
+        plan = place(draft, policy, written, now, rates=self._rates)
         return Prepared(
             layout=layout,
             request=request,
@@ -130,7 +137,7 @@ class CacheTracker:
             policy=policy,
             plan=plan,
             before=before,
-            keys=self._keys(draft.request, policy),
+            keys=keys,
             at=now,
             overloaded=self._is_overloaded(plan, policy, now),
         )
@@ -200,7 +207,9 @@ class CacheTracker:
 
     def _started(self, prepared: Prepared) -> Ticket:
         request, before = prepared.request, prepared.before
-        if before is not None and before.run_id == request.run_id:
+        goes_on = before is not None and before.run_id == request.run_id
+        self._fronts.use(prepared.draft.shared, prepared.keys, at=prepared.at, begins=not goes_on)
+        if before is not None and goes_on:
             gap_s = (prepared.at - before.at).total_seconds()
             self._gaps_of(request, prepared.policy).learn(gap_s)
         if prepared.plan.key_base is not None:

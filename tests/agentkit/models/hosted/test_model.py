@@ -251,6 +251,21 @@ def test_a_conversation_that_goes_on_later_is_compared_with_its_last_request() -
     assert "900" in shortfall.detail or "90" in shortfall.detail
 
 
+def test_fronts_of_runs_far_apart_are_written_for_longer_once_that_is_seen() -> None:
+    world = World(calls_then_answers(2))
+    model = world.anthropic()
+
+    async def thrice() -> None:
+        for n in range(3):
+            await world.agent(model).run(f"Question {n}?")
+            await world.time.sleep(600)
+
+    world.run(thrice)
+    firsts = world.served[::2]
+    assert [bool(each.read) for each in firsts] == [False, False, True]
+    assert any(ttl.value == "1h" for ttl, _ in firsts[1].split.writes)
+
+
 def test_a_retry_after_a_failure_is_compared_with_what_was_answered() -> None:
     asked: list[Ask] = []
 
