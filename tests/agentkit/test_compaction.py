@@ -2,106 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
-import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, CompactionRule, ConfigurationError, ModelError, Settings, ToolName
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit import Agent, CompactionRule, ConfigurationError, Settings, ToolName
+from agentkit.blocks import ToolMessage, UserMessage
 from agentkit.caching.policy import Provider, anthropic_policy
 from agentkit.caching.policy.edits import ContextEdit, context_edits
 from agentkit.compacting import fitted
-from agentkit.context import Context
-from agentkit.context.compaction_rule import SUMMARY_INSTRUCTION
 from agentkit.context.prices import Prices
 from agentkit.context.turns import is_summary
 from agentkit.events import (
     ContextCompacted,
-    Event,
-    RunPaused,
     SubagentEvent,
     TurnEnd,
     UsageEvent,
 )
-from agentkit.fake import Ask
-from agentkit.fake import Call as FakeCall
-from agentkit.fake import Reply as FakeReply
 from agentkit.models import ModelRequest
-from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_extends, assert_prefix_stable
+from agentkit.testing import Call, ScriptedModel, assert_extends, assert_prefix_stable
 from tests.agentkit.context.conversations import NOON
-from tests.agentkit.hosted_world import PROVIDERS, HostedWorld, hit
-
-RULE = CompactionRule(trigger_tokens=6_000, limit_tokens=9_000, summary_tokens=300)
-RULES = "Be exact and never guess. " * 200  # about 1,300 tokens
-SUMMARY = "Holes 1 to 9 were dug, and there was only sand."
-
-
-def dig(hole: int) -> str:
-    """Dig a hole."""
-    return f"Sand in hole {hole}. " * 120  # about 600 tokens
-
-
-def is_summary_request(request: ModelRequest) -> bool:
-    return any(
-        isinstance(message, UserMessage) and message.text == SUMMARY_INSTRUCTION
-        for message in request.context.messages
-    )
-
-
-class Digger:
-    """A model that digs for some turns, then answers; summaries are scripted, or well made."""
-
-    def __init__(self, turns: int, *summaries: Any) -> None:
-        self.turns = turns
-        self.n_turns = 0
-        self.summaries = iter(summaries)
-        self.model = ScriptedModel(self.step)
-
-    def step(self, request: ModelRequest) -> Any:
-        if is_summary_request(request):
-            return next(self.summaries, SUMMARY)
-        self.n_turns += 1
-        if self.n_turns >= self.turns:
-            return "Only sand."
-        return [Say("Next."), Call("dig", {"hole": self.n_turns})]
-
-    @property
-    def asked_for_summaries(self) -> list[ModelRequest]:
-        return [c.request for c in self.model.calls if is_summary_request(c.request)]
-
-    def agent(self, **more: Any) -> Agent[Any, Any]:
-        values = {"rules": RULES, "compaction": RULE, "max_turns": 100} | more
-        return Agent(model=self.model, name="digger", tools=[dig], **values)
-
-
-def run_all(agent: Agent[Any, Any], prompt: str = "Dig.") -> tuple[Any, list[Event]]:
-    async def main() -> tuple[Any, list[Event]]:
-        async with agent.stream(prompt) as stream:
-            events = [event async for event in stream]
-        return stream.result, events
-
-    return asyncio.run(main())
-
-
-def compactions(events: Sequence[Event]) -> list[ContextCompacted]:
-    return [event for event in events if isinstance(event, ContextCompacted)]
-
-
-def holes(messages: Sequence[Any]) -> list[int]:
-    return [
-        json.loads(call.arguments)["hole"]
-        for message in messages
-        if isinstance(message, AssistantMessage)
-        for call in message.calls
-    ]
+from tests.agentkit.digger import (
+    RULE,
+    RULES,
+    SUMMARY,
+    Digger,
+    compactions,
+    dig,
+    holes,
+    is_summary_request,
+    run_all,
+)
 
 
 def test_the_request_for_a_summary_extends_the_last_request_and_changes_nothing_else() -> None:
@@ -257,115 +192,6 @@ def test_a_form_of_the_answer_or_a_forced_call_does_not_bind_the_summary() -> No
     assert asked.settings == Settings(max_tokens=600)
 
 
-def test_a_model_that_calls_a_tool_instead_is_asked_once_more_behind_the_same_prefix() -> None:
-    digger = Digger(12, Call("dig", {"hole": 99}))
-    result, events = run_all(digger.agent())
-
-    first, second = digger.asked_for_summaries
-    assert_extends(first.wire, second.wire)
-    assert isinstance(second.context.messages[-2], ToolMessage)
-    assert second.context.messages[-2].results[0].is_error
-    assert len(compactions(events)) == 1
-    assert 99 not in holes(result.messages)
-    assert 99 not in holes(result.context.messages)
-
-
-@pytest.mark.parametrize(
-    "failure",
-    [
-        "",
-        Call("dig", {"hole": 99}),
-        Reply(parts=(Say("cut"),), finish="length"),
-    ],
-)
-def test_a_run_goes_on_without_a_summary_and_does_not_ask_for_one_at_each_turn(
-    failure: Any,
-) -> None:
-    digger = Digger(20, *itertools.repeat(failure, 100))
-    result, events = run_all(digger.agent())
-
-    assert result.output == "Only sand."
-    assert not compactions(events)
-    assert holes(result.context.messages) == list(range(1, 20))
-    assert {each.epoch for each in result.requests} == {0}
-    # 11 turns above the trigger; asked after 0, 4 and 8 more turns, at most twice each time
-    assert len(digger.asked_for_summaries) <= 6
-    assert_extends(digger.asked_for_summaries[0].wire, digger.asked_for_summaries[1].wire)
-
-
-@pytest.mark.parametrize("retryable", [True, False])
-def test_a_model_that_fails_at_the_summary_does_not_fail_the_run(retryable: bool) -> None:
-    digger = Digger(12, ModelError("overloaded", retryable=retryable))
-    result, events = run_all(digger.agent())
-
-    assert result.output == "Only sand."
-    assert len(result.requests) == len(digger.model.calls)
-    first = next(n for n, c in enumerate(digger.model.calls) if is_summary_request(c.request))
-    assert not is_summary_request(digger.model.calls[first + 1].request)
-    assert len(compactions(events)) <= 1
-
-
-async def test_cancelled_while_the_summary_is_written_the_context_is_the_old_one() -> None:
-    digger = Digger(12)
-    waiting = asyncio.Event()
-
-    class Slow(ScriptedModel):
-        async def stream(self, request: ModelRequest) -> Any:
-            if is_summary_request(request):
-                waiting.set()
-                await asyncio.Event().wait()
-            async for event in super().stream(request):
-                yield event
-
-    digger.model = Slow(digger.step)
-    stream = digger.agent().stream("Dig.")
-
-    async def consume() -> None:
-        async with stream as events:
-            async for _ in events:
-                pass
-
-    task = asyncio.create_task(consume())
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert stream.context is not None
-    assert not stream.context.open_calls
-    assert holes(stream.context.messages) == list(range(1, digger.n_turns + 1))
-    assert stream.record is not None
-    assert len(stream.record.requests) == digger.n_turns
-    later = Digger(1)
-    assert (await later.agent().run(None, context=stream.context)).output == "Only sand."
-
-
-async def test_a_pause_during_the_summary_pauses_behind_it_and_the_run_goes_on_from_there() -> None:
-    digger = Digger(12)
-
-    def step(request: ModelRequest) -> Any:
-        if is_summary_request(request):
-            stream.pause()
-        return digger.step(request)
-
-    digger.model = ScriptedModel(step)
-    agent = digger.agent()
-    stream = agent.stream("Dig.")
-    async with stream as events:
-        seen = [event async for event in events]
-
-    assert isinstance(seen[-1], RunPaused)
-    assert isinstance(seen[-2], ContextCompacted)
-    assert stream.context is not None
-    assert is_summary(stream.context.messages[0])
-    assert stream.record is not None
-    dug = holes(stream.record.messages)
-    assert dug == list(range(1, seen[-1].turns + 1))
-    result = await agent.run(None, context=Context.load(stream.context.dump()))
-    assert result.output == "Only sand."
-    assert holes(result.messages) == list(range(dug[-1] + 1, 12))
-
-
 async def test_a_conversation_that_goes_on_is_summarised_before_its_first_request() -> None:
     """Also where each run has one turn only: the length of the last request is remembered."""
     asked: list[ModelRequest] = []
@@ -510,99 +336,3 @@ def test_a_cheaper_way_of_the_provider_is_told_and_not_taken() -> None:
     (compaction,) = compactions(events)
     assert compaction.advice is not None
     assert "clear_tool_uses_20250919" in compaction.advice
-
-
-def hosted(turns: int, provider: str = "anthropic") -> HostedWorld:
-    said = itertools.count(1)
-
-    def respond(ask: Ask) -> FakeReply:
-        if SUMMARY_INSTRUCTION in ask.user_text:
-            return FakeReply(text=SUMMARY, thinking="Short.", first_byte_s=1.0, seconds=2.0)
-        number = next(said)
-        calls = (FakeCall("dig", f'{{ "hole": {number} }}'),) if number < turns else ()
-        return FakeReply(
-            text="Next.", calls=calls, thinking="Deeper.", first_byte_s=1.0, seconds=2.0
-        )
-
-    return HostedWorld(respond, provider)
-
-
-def hosted_run(turns: int, provider: str = "anthropic", **more: Any) -> tuple[HostedWorld, Any]:
-    world = hosted(turns, provider)
-    values = {"rules": RULES, "compaction": RULE, "max_turns": 100} | more
-    agent: Agent[Any, Any] = Agent(model=world.model, name="digger", tools=[dig], **values)
-    return world, world.run(lambda: agent.run("Dig."))
-
-
-def front_of(sent: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    return tuple(itertools.takewhile(lambda piece: b"Dig." not in piece, sent))
-
-
-def summary_at(world: HostedWorld) -> int:
-    return next(n for n, body in enumerate(world.fake.requests) if b"Write that summary" in body)
-
-
-def test_on_the_wire_the_summarys_request_extends_what_was_sent() -> None:
-    """C59: at the last byte, in the provider's order of tools, system and messages."""
-    world, _ = hosted_run(16)
-
-    wires = world.wires
-    at = summary_at(world)
-    assert wires[at][: len(wires[at - 1])] == wires[at - 1]
-    head = [json.loads(world.fake.requests[n]) for n in (at - 1, at)]
-    for name in ("model", "max_tokens", "tool_choice", "thinking", "output_config"):
-        assert head[0].get(name) == head[1].get(name)
-
-
-def test_the_summarys_request_is_read_from_the_cache() -> None:
-    """C61: the compaction call had a hit ratio of 0 %."""
-    rule = CompactionRule(trigger_tokens=30_000, limit_tokens=30_000)
-    world, result = hosted_run(70, compaction=rule)
-
-    at = summary_at(world)
-    assert hit(world.served[at]) > 0.95
-    assert not world.served[at].split.written
-    verdict = result.requests[at].verdict
-    assert verdict is not None
-    assert verdict.shortfall is None or not verdict.shortfall.lost_tokens
-
-
-def test_the_new_epoch_reads_its_front_from_the_cache_and_no_change_is_reported_as_a_fault() -> (
-    None
-):
-    world, result = hosted_run(16)
-
-    at = next(n for n, r in enumerate(result.requests) if r.epoch == 1)
-    front = [piece for piece in world.wires[0] if piece[0] in ("tools", "system")]
-    assert world.wires[at][: len(front)] == front
-    assert world.served[at].read > 1_000
-    for record in result.requests:
-        assert record.verdict is not None
-        shortfall = record.verdict.shortfall
-        assert shortfall is None or not shortfall.lost_tokens, shortfall
-
-
-def test_a_long_run_costs_less_than_without_summaries() -> None:
-    bills = []
-    for rule in (RULE, None):
-        world, _ = hosted_run(60, compaction=rule)
-        bills.append(sum((s.cost.total for s in world.served if s.cost), Decimal(0)))
-
-    assert bills[0] < bills[1]
-
-
-@pytest.mark.parametrize("provider", PROVIDERS)
-def test_within_an_epoch_every_request_extends_the_one_before_at_all_providers(
-    provider: str,
-) -> None:
-    """C59: also the summary's; and every API takes what the loop sends."""
-    world, result = hosted_run(24, provider)
-
-    assert result.output == "Next."
-    epochs = [record.epoch for record in result.requests]
-    assert len(world.served) == len(epochs)
-    assert max(epochs) >= 1
-    assert front_of(world.sent[0])
-    for n, (first, second) in enumerate(itertools.pairwise(epochs)):
-        n_same = len(world.sent[n]) if first == second else len(front_of(world.sent[0]))
-        assert world.sent[n + 1][:n_same] == world.sent[n][:n_same]
