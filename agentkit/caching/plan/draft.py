@@ -55,6 +55,9 @@ class Draft:
     """Chance that the gap is longer than the shortest lifetime, e.g. because of a slow tool."""
     slow_gap_s: Decimal = Decimal(900)
     """How long such a gap is."""
+    implicit_share: Decimal = Decimal(1)
+    """Share of what an implicit cache should have read that was read lately, 0 to 1. Where a cache
+    promises nothing, objects that cost money are worth it only as far as it falls short."""
     keep_alive: bool = False
     """Whether somebody will keep the run's entry alive in a slow gap, see `keep_alive.py`.
 

@@ -63,7 +63,8 @@ def _cached_front(
 ) -> CachedFront | None:
     """Return the object that pays: its reads save more than its creation and storage cost.
 
-    None where the implicit cache has the front already: that is as cheap, and free to keep.
+    And more than the implicit cache saves for nothing, as far as that has kept its word. None where
+    the implicit cache has the front already.
     """
     front = _front(draft)
     if not policy.explicit or policy.minimum_tokens is None or front is None:
@@ -80,9 +81,11 @@ def _cached_front(
     _, own = run_ends(draft)
     reads = front.reads + (own.reads if own is not None else 0)
     ttl_s = _ttl_s(draft, front, policy)
-    saved = (1 + reads) * (rates.input - rates.read)
-    spent = rates.input + rates.storage_hour * ttl_s / 3_600
-    return CachedFront(end=front.end, ttl_s=ttl_s) if saved > spent else None
+    saved = (1 + reads) * (rates.input - rates.read) * tokens
+    spent = (rates.input + rates.storage_hour * ttl_s / 3_600) * tokens
+    # The implicit cache costs nothing and reads the history, too; this request finds it empty.
+    implicit = draft.implicit_share * reads * (rates.input - rates.read) * prompt.total
+    return CachedFront(end=front.end, ttl_s=ttl_s) if saved - spent > implicit else None
 
 
 def _front(draft: Draft) -> SharedPrefix | None:

@@ -95,7 +95,8 @@ class TestGemini:
     POLICY = policy_of("gemini", MODEL)
 
     def draft(self, *, reads: int, front: int = 50_000, model: str = MODEL) -> Draft:
-        return draft_of(asked(model, front), run=0, agent=reads)
+        draft = draft_of(asked(model, front), run=0, agent=reads)
+        return replace(draft, implicit_share=Decimal(0))
 
     def test_an_object_is_made_when_its_reads_save_more_than_it_costs(self) -> None:
         planned = plan(self.draft(reads=5), self.POLICY, Written(), NOW)
@@ -103,6 +104,13 @@ class TestGemini:
         assert planned.cached_front.end == 1
         assert planned.siblings_ahead == 0
         assert plan(self.draft(reads=0), self.POLICY, Written(), NOW).cached_front is None
+
+    def test_while_the_implicit_cache_keeps_its_word_no_object_is_paid_for(self) -> None:
+        def makes_one(share: str) -> bool:
+            draft = replace(self.draft(reads=5), implicit_share=Decimal(share))
+            return plan(draft, self.POLICY, Written(), NOW).cached_front is not None
+
+        assert [makes_one(share) for share in ("1", "0.3", "0")] == [False, True, True]
 
     def test_the_choice_is_the_cheaper_one(self) -> None:
         """For any number of reads: creation, storage and reads, against plain input each time."""
@@ -158,7 +166,8 @@ class TestGemini:
             model=self.MODEL,
             system=[block("front", 4000)],
         )
-        assert plan(draft_of(long, agent=9), self.POLICY, Written(), NOW).cached_front is None
+        draft = replace(draft_of(long, agent=9), implicit_share=Decimal(0))
+        assert plan(draft, self.POLICY, Written(), NOW).cached_front is None
 
     def test_models_without_objects_get_none(self) -> None:
         model = "gemini-4-argon"
@@ -169,7 +178,7 @@ class TestGemini:
 
     def test_an_object_lives_as_long_as_its_next_reader_takes(self) -> None:
         shared = SharedPrefix(end=1, by=SharedBy.AGENT, reads=Decimal(9), gap_s=Decimal(900))
-        draft = Draft(request=asked(self.MODEL), shared=(shared,))
+        draft = Draft(request=asked(self.MODEL), shared=(shared,), implicit_share=Decimal(0))
         made = plan(draft, self.POLICY, Written(), NOW).cached_front
         assert made is not None
         assert made.ttl_s == 1800

@@ -13,6 +13,7 @@ from agentkit.caching.request import Block, CacheRequest, Identity, Message, Rol
 from agentkit.caching.times import VirtualTime
 from agentkit.caching.track.flights import Flight, Flights
 from agentkit.caching.track.gaps import Gaps
+from agentkit.caching.track.implicit import ImplicitShare
 from agentkit.caching.track.scale import Counted, TokenScale
 
 
@@ -85,6 +86,18 @@ def test_always_slow_tools_become_expected() -> None:
         gaps.learn(600)
 
     assert gaps.pace.slow_chance > D("0.5")
+
+
+def test_an_implicit_cache_is_trusted_until_it_falls_short_and_again_when_it_works() -> None:
+    implicit = ImplicitShare()
+    implicit.learn(predicted=0, actual=0)
+    assert implicit.share == 1
+    for _ in range(4):
+        implicit.learn(predicted=10_000, actual=0)
+    assert implicit.share < D("0.3")
+    for _ in range(8):
+        implicit.learn(predicted=10_000, actual=12_000)
+    assert D("0.9") < implicit.share <= 1
 
 
 def test_a_request_follows_the_one_that_writes_most_of_its_prompt() -> None:

@@ -144,7 +144,7 @@ def test_the_planner_wants_an_object_for_a_long_front_and_not_for_a_long_history
     adapter, time = GeminiAdapter(MODEL), VirtualTime()
     wanted: ModelRequest = request(Context(*front, UserMessage.of(history)), TOOLSET)
     layout = adapter.layout(wanted)
-    draft = Draft(request=layout.cache_request, shared=layout.shared)
+    draft = Draft(request=layout.cache_request, shared=layout.shared, implicit_share=Decimal(0))
 
     planned = place(draft, gemini_policy(MODEL, time.now().date()), Written(), time.now())
 
