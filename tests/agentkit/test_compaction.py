@@ -303,6 +303,18 @@ def test_a_rule_is_cut_to_what_the_model_can_read() -> None:
     assert fitted(RULE, ScriptedModel([])) is RULE
 
 
+def test_an_agent_on_a_small_model_is_summarised_without_any_setting() -> None:
+    class Small(ScriptedModel):
+        context_tokens = 8_192
+
+    digger = Digger(12)
+    digger.model = Small(digger.step)
+    result, events = run_all(digger.agent(compaction=CompactionRule()))
+
+    assert compactions(events)
+    assert max(each.usage.input_tokens for each in result.requests) < 8_192
+
+
 class Priced(ScriptedModel):
     """A model with Sonnet's prices and Anthropic's own ways to shorten a conversation."""
 
