@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
 from agentkit.caching.policy import Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Message, Role
@@ -40,12 +40,11 @@ def boundaries(
     Settings enter the hash at the first section that they can lose, so a change keeps what lies
     before it. With a `memory` only what it does not remember is hashed.
     """
-    rules = tuple(invalidations)
-    sections = {section: _settings(request, rules, section) for section in Section}
+    hasher = _Hasher(scope, tuple(invalidations))
     if memory is None:
-        return _Hasher(scope, sections).hashed(request)
-    name = (*scope, *map(tuple, sections.values()), _opening(request))
-    return memory.prefixes(name, request, _Hasher(scope, sections))
+        return hasher.hashed(request)
+    name = (*scope, request.keyed_by, _opening(request))
+    return memory.prefixes(name, request, hasher)
 
 
 class PrefixMemory:
@@ -69,7 +68,7 @@ class PrefixMemory:
         else:
             self._n_prefixes -= len(before.prefixes)
             found = hasher.continued(request, before)
-        self._kept[name] = _Hashed(request=request, prefixes=found)
+        self._kept[name] = _Hashed(request=request, prefixes=found, rules=hasher.rules)
         self._n_prefixes += len(found)
         while self._n_prefixes > self._max_prefixes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
@@ -81,21 +80,23 @@ class PrefixMemory:
 class _Hashed:
     request: CacheRequest
     prefixes: list[Boundary]
+    rules: tuple[Invalidation, ...]
 
 
 class _Hasher:
     """Hashes the blocks of requests that have the same scope and settings."""
 
-    def __init__(self, scope: Sequence[str], settings: Mapping[Section, Sequence[bytes]]) -> None:
+    def __init__(self, scope: Sequence[str], rules: tuple[Invalidation, ...]) -> None:
         self._scope = scope
-        self._settings = settings
+        self.rules = rules
+        """By which changes of settings are told."""
 
     def hashed(self, request: CacheRequest) -> list[Boundary]:
         """Return all prefixes of a request."""
         chain = _Chain()
         key = content = _digest(*(part.encode() for part in self._scope))
         for section, messages in _sections(request):
-            key = _digest(key, section.encode(), *self._settings[section])
+            key = _digest(key, section.encode(), *_settings(request, self.rules, section))
             content = _digest(content, section.encode())
             for index, message in enumerate(messages):
                 key, content = chain.add(key, content, section, index, message)
@@ -103,24 +104,22 @@ class _Hasher:
 
     def continued(self, request: CacheRequest, before: _Hashed) -> list[Boundary]:
         """Return the same, from where a request ends that was hashed before."""
-        was, n_front = before.request, len(request.tools) + len(request.system)
-        front = (*request.tools, *request.system)
-        is_same = len(was.tools) == len(request.tools) and _equal(front, (*was.tools, *was.system))
-        if not is_same or not before.prefixes[n_front:]:
+        was, at = before.request, len(request.tools) + len(request.system)
+        is_same = _equal(request.tools, was.tools) and _equal(request.system, was.system)
+        if not is_same or self.rules != before.rules:
             return self.hashed(request)
         chain = _Chain(before.prefixes)
-        chain.replace(0, front, (*was.tools, *was.system))
-        at = n_front
-        pairs = zip(request.messages, was.messages, strict=False)
-        n_same = min(len(request.messages), len(was.messages))
-        for number, (message, old) in enumerate(pairs):
+        chain.replace(0, request.tools, was.tools)
+        chain.replace(len(request.tools), request.system, was.system)
+        n_same = 0
+        for message, old in zip(request.messages, was.messages, strict=False):
             if message is not old:
                 if message.role is not old.role or not _equal(message.blocks, old.blocks):
-                    n_same = number
                     break
                 chain.replace(at, message.blocks, old.blocks)
             at += len(message.blocks)
-        if at == n_front:
+            n_same += 1
+        if not n_same:
             return self.hashed(request)
         del chain.found[at:]
         key, content = chain.found[-1].key, chain.found[-1].content
@@ -160,13 +159,29 @@ class _Chain:
 
     def replace(self, at: int, blocks: Sequence[Block], old: Sequence[Block]) -> None:
         """Take blocks that hash like the old ones and have other marks."""
+        if blocks is old:
+            return
         for place, (block, was) in enumerate(zip(blocks, old, strict=True), at):
             if block is not was:
-                self.found[place] = replace(self.found[place], block=block)
+                self.found[place] = _with_block(self.found[place], block)
+
+
+def _with_block(prefix: Boundary, block: Block) -> Boundary:
+    return Boundary(
+        key=prefix.key,
+        content=prefix.content,
+        n_tokens=prefix.n_tokens,
+        block=block,
+        section=prefix.section,
+        message=prefix.message,
+        role=prefix.role,
+    )
 
 
 def _equal(blocks: Sequence[Block], old: Sequence[Block]) -> bool:
     """Whether blocks are the same but for their marks."""
+    if blocks is old:
+        return True
     return len(blocks) == len(old) and all(
         block is was
         or (

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from operator import attrgetter
-from typing import Literal, assert_never
+from operator import attrgetter, is_
+from typing import Literal
 
 from agentkit.caching.policy import BlockKind, Change, Speed, Terms, Ttl
 
@@ -207,36 +207,47 @@ class CacheRequest:
 
     def value_of(self, change: Change) -> str:
         """Return the value whose change a cache may be keyed by, as text."""
-        identity = self.identity
-        match change:
-            case Change.MODEL:
-                return identity.model
-            case Change.SPEED:
-                return self.terms.speed.value
-            case Change.SERVICE_TIER:
-                fast = self.terms.speed is Speed.FAST
-                return identity.service_tier or ("fast" if fast else "default")
-            case Change.CACHE_KEY:
-                return repr(identity.cache_key)
-            case Change.TOOL_CHOICE:
-                return identity.tool_choice
-            case Change.IMAGES:
-                return str(self.shows_image)
-            case Change.BETAS:
-                return repr(sorted(identity.betas))
-            case (
-                Change.WEB_TOOLS
-                | Change.CITATIONS
-                | Change.PARALLEL_TOOLS
-                | Change.THINKING
-                | Change.EFFORT
-                | Change.VERBOSITY
-                | Change.OUTPUT_FORMAT
-                | Change.CONTEXT_MANAGEMENT
-            ):
-                return repr(getattr(identity, change.value))
-            case _:
-                assert_never(change)
+        return _VALUES[change](self)
+
+    @property
+    def keyed_by(self) -> Hashable:
+        """All that `value_of` depends on."""
+        return self.identity, self.terms, self.shows_image
+
+
+def _service_tier(request: CacheRequest) -> str:
+    fast = request.terms.speed is Speed.FAST
+    return request.identity.service_tier or ("fast" if fast else "default")
+
+
+def _field(change: Change) -> Callable[[CacheRequest], str]:
+    value = attrgetter(change.value)
+    return lambda request: repr(value(request.identity))
+
+
+_VALUES: Mapping[Change, Callable[[CacheRequest], str]] = {
+    Change.MODEL: lambda request: request.identity.model,
+    Change.SPEED: lambda request: request.terms.speed.value,
+    Change.SERVICE_TIER: _service_tier,
+    Change.CACHE_KEY: _field(Change.CACHE_KEY),
+    Change.TOOL_CHOICE: lambda request: request.identity.tool_choice,
+    Change.IMAGES: lambda request: str(request.shows_image),
+    Change.BETAS: lambda request: repr(sorted(request.identity.betas)),
+    **{
+        change: _field(change)
+        for change in (
+            Change.WEB_TOOLS,
+            Change.CITATIONS,
+            Change.PARALLEL_TOOLS,
+            Change.THINKING,
+            Change.EFFORT,
+            Change.VERBOSITY,
+            Change.OUTPUT_FORMAT,
+            Change.CONTEXT_MANAGEMENT,
+        )
+    },
+}
+assert len(_VALUES) == len(Change), "every change has a value"
 
 
 _BLOCKS = attrgetter("blocks")
@@ -250,7 +261,10 @@ def _shows_image(block: Block) -> bool:
 
 
 def _marked(blocks: tuple[Block, ...], marks: Mapping[int, Mark], first: int) -> tuple[Block, ...]:
-    return tuple(
-        block if block.mark == (mark := marks.get(place)) else replace(block, mark=mark)
-        for place, block in enumerate(blocks, first)
+    found = tuple(
+        [
+            block if block.mark == (mark := marks.get(place)) else replace(block, mark=mark)
+            for place, block in enumerate(blocks, first)
+        ]
     )
+    return blocks if all(map(is_, found, blocks)) else found

@@ -12,6 +12,7 @@ from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.judge import judge, remembered
 from agentkit.caching.plan.draft import Draft, SharedBy, Written
 from agentkit.caching.plan.keep_alive import NextPing, next_ping
+from agentkit.caching.plan.needs import PING_MARGIN_S
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import InputSplit, Policy
 from agentkit.caching.prices import PriceBook
@@ -20,6 +21,7 @@ from agentkit.caching.simulate.cache import InFlight, SimulatedCache
 from agentkit.caching.simulate.served import Refused
 from agentkit.caching.times import Time
 from agentkit.caching.track.flights import Flight, Flights
+from agentkit.caching.track.implicit import ImplicitShare
 from agentkit.caching.track.scale import Counted, Sized, TokenScale
 from agentkit.caching.verdict import Verdict
 from agentkit.models.base import ModelRequest
@@ -36,6 +38,7 @@ class Memory:
     flights: Flights
     prices: PriceBook
     time: Time
+    implicit: ImplicitShare = field(default_factory=ImplicitShare)
     fronts: dict[str, tuple[Sent, int]] = field(default_factory=dict)
     """By agent and key: its last request, of which all its runs share the front, and its epoch."""
 
@@ -182,6 +185,14 @@ class Ticket:
             self._shadow.abort()
         self._memory.flights.begin(self._flight)
 
+    @property
+    def quiet_s(self) -> float:
+        """Seconds in which no ping can be due: what the request used lives longer than that."""
+        if self._sent.life_s is None:
+            return 0.0
+        passed_s = (self._memory.time.now() - self.at).total_seconds()
+        return max(0.0, self._sent.life_s - PING_MARGIN_S - passed_s)
+
     def next_ping_s(self) -> float | None:
         """Return in how many seconds the prefix must be touched to live on; None: let it go."""
         if not self.plan.keep_alive:  # something cheaper holds it, or nothing can
@@ -293,8 +304,15 @@ class Ticket:
                     actual=usage.input_tokens,
                 )
             )
-        if self._split is not None and self._split.total:
-            self._correct_shadow(self._split)
+        if self._split is None or not self._split.total:
+            return
+        predicted = self.plan.predicted.split
+        if self.plan.cached_front is None:
+            self._memory.implicit.learn(
+                predicted=predicted.read * self._split.total // max(1, predicted.total),
+                actual=self._split.read,
+            )
+        self._correct_shadow(self._split)
 
     def _correct_shadow(self, actual: InputSplit) -> None:
         """Take in where the provider read less or more than its rules had let expect."""

@@ -168,6 +168,7 @@ class CacheTracker:
             gap_s=pace.gap_s,
             slow_chance=max(pace.slow_chance, request.reuse.slow_tools),
             slow_gap_s=pace.slow_gap_s,
+            implicit_share=self._memory.implicit.share,
             keep_alive=self._options.keep_alive_usd > 0,
             session=request.session or request.run_id,
             tenant=request.tenant,

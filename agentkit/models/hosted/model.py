@@ -52,6 +52,8 @@ class HostedModel(Generic[LayoutT]):
         time: Time | None = None,
     ) -> None:
         self._adapter = adapter
+        # Whether a class has a protocol's members takes long to find out.
+        self._refusing = adapter if isinstance(adapter, Refusing) else None
         self._time = time or RealTime()
         self._cache = cache or CacheOptions()
         self._tracker = CacheTracker(
@@ -93,7 +95,7 @@ class HostedModel(Generic[LayoutT]):
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model; see `Model.stream`. `CacheEvent` comes before `ModelEnd`."""
         layout = self._adapter.layout(request)
-        refused = self._adapter.refused_fields if isinstance(self._adapter, Refusing) else ()
+        refused = () if self._refusing is None else self._refusing.refused_fields
         ticket = await self._tracker.enter(layout, request, may_mark=not refused)
         try:
             body = self._adapter.body(layout, ticket.plan, request)
@@ -144,6 +146,7 @@ class HostedModel(Generic[LayoutT]):
     async def _keep_alive(
         self, ticket: Ticket, on_ping: Callable[[Usage, Timing, Verdict], None]
     ) -> None:
+        await self._time.sleep(ticket.quiet_s)
         while (wait_s := ticket.next_ping_s()) is not None:
             await self._time.sleep(wait_s)
             begun_at = self._time.now()
