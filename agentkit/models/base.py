@@ -6,7 +6,6 @@ import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from agentkit.context import Context
@@ -96,8 +95,6 @@ class Reuse:
     """Whether anything will ask for this request's own tail again. False for side calls."""
     front_again: bool = True
     """Whether other runs will send the same front within its life in the cache."""
-    slow_tools: Decimal = Decimal(0)
-    """Chance, 0 to 1, that the tools called next take longer than a short cache lifetime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,8 @@ class Bill:
 async def replay(session: Sequence[Recorded], provider: Provider, model: str) -> Bill:
     """Plan a session and serve it."""
     time = VirtualTime()
-    options = CacheOptions()
+    # A recording has no program that could ping while its user thinks.
+    options = CacheOptions(keep_alive_usd=Decimal(0))
     policies = PolicyBook(provider, model, platform=options.platform, switches=options.switches)
     cache = shadow_of(policies, clock=time.now)
     tracker = CacheTracker(

@@ -17,8 +17,8 @@ class Flight:
 
     keys: Sequence[bytes]
     """Keys of its prefixes, block by block."""
-    writes: frozenset[int]
-    """Blocks behind which it writes an entry."""
+    writes: frozenset[int] | None
+    """Blocks behind which it writes an entry; None: behind each."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the response begins, or the request is over."""
 
@@ -54,7 +54,21 @@ class Flights:
 
 def _written_end(flight: Flight, keys: Sequence[bytes]) -> int:
     """Return how many leading blocks of `keys` the request writes into one entry."""
+    if flight.writes is None:
+        return _common(flight.keys, keys)
     for index in sorted(flight.writes, reverse=True):
         if index < len(keys) and index < len(flight.keys) and flight.keys[index] == keys[index]:
             return index + 1
     return 0
+
+
+def _common(first: Sequence[bytes], second: Sequence[bytes]) -> int:
+    """Return how many leading keys are equal. Where one is, all before it are."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[middle - 1] == second[middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

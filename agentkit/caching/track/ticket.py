@@ -14,7 +14,7 @@ from agentkit.caching.plan.draft import Draft, SharedBy, Written
 from agentkit.caching.plan.keep_alive import NextPing, next_ping
 from agentkit.caching.plan.needs import PING_MARGIN_S
 from agentkit.caching.plan.plan import CachePlan
-from agentkit.caching.policy import InputSplit, Policy
+from agentkit.caching.policy import AnthropicPolicy, InputSplit, OpenAiMarkPolicy, Policy
 from agentkit.caching.prices import PriceBook
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import InFlight, SimulatedCache
@@ -92,9 +92,7 @@ class Ticket:
         self.is_answered = False
         """Whether its answer came to its end."""
         self._shadow = _shadow_flight(memory.shadow, prepared)
-        self._flight = Flight(
-            keys=prepared.keys, writes=frozenset(mark.index for mark in prepared.plan.marks)
-        )
+        self._flight = Flight(keys=prepared.keys, writes=_writes(prepared))
         memory.flights.start(self._flight)
 
     @property
@@ -354,6 +352,20 @@ def _shadow_flight(shadow: SimulatedCache, prepared: Prepared) -> InFlight | Non
     flight = shadow.begin(prepared.plan.applied(prepared.draft.request))
     # What the simulator refuses the provider may still take.
     return None if isinstance(flight, Refused) else flight
+
+
+def _writes(prepared: Prepared) -> frozenset[int] | None:
+    """Return the blocks behind which the request writes an entry; None: behind each."""
+    plan = prepared.plan
+    marks = frozenset(mark.index for mark in plan.marks)
+    match prepared.policy:
+        case AnthropicPolicy():
+            return marks
+        case OpenAiMarkPolicy():
+            last = len(prepared.layout.blocks) - prepared.layout.n_volatile - 1
+            return marks | {last} if plan.openai.mode == "implicit" else marks
+        case _:
+            return None
 
 
 def _is_coming(prepared: Prepared) -> bool:

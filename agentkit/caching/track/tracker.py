@@ -166,7 +166,7 @@ class CacheTracker:
             shared=layout.shared if self._options.enabled and may_mark else (),
             n_volatile=layout.n_volatile,
             gap_s=pace.gap_s,
-            slow_chance=max(pace.slow_chance, request.reuse.slow_tools),
+            slow_chance=pace.slow_chance,
             slow_gap_s=pace.slow_gap_s,
             implicit_share=self._memory.implicit.share,
             keep_alive=self._options.keep_alive_usd > 0,

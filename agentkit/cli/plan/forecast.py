@@ -109,7 +109,6 @@ class _Forecaster:
             shared=layout.shared if self.model.cache.enabled else (),
             n_volatile=layout.n_volatile,
             gap_s=Decimal(str(self.sizes.gap_s)),
-            slow_chance=request.reuse.slow_tools,
             session=request.session,
             tenant=request.tenant,
             mask=request.allowed_tools,

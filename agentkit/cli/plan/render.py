@@ -17,8 +17,10 @@ _SHOWN = (1, 10)
 def to_text(planned: Planned, found: Sequence[Forecast], sizes: Sizes) -> str:
     """Return all forecasts as text."""
     root = planned.team.root
+    n_tools = len(root.toolset)
     lines = [
-        f"agent {root.name!r}, {len(root.toolset)} tools in its team's toolset; estimated tokens, "
+        f"agent {root.name!r}, {n_tools} {'tool' if n_tools == 1 else 'tools'} in its team's "
+        "toolset; estimated tokens, "
         f"USD, {sizes.turns} turns {sizes.gap_s:g} s apart",
         *(f"note: {note}" for note in planned.notes),
     ]

@@ -1,4 +1,11 @@
 """Models behind a provider's API.
 
-wire.py  what an adapter is: lays a request out in cache order, fills in a plan, sends the bytes
+wire.py            read first: what an adapter is: lays a request out in cache order, fills in a
+                   plan, sends the bytes
+model.py           HostedModel: one request from layout to verdict; keeps prefixes alive
+resolve.py         model strings
+anthropic/         Messages          openai_responses/  Responses
+openai_chat/       Chat, and servers that speak it, one profile each
+gemini/            generateContent, cached-content objects
+openai_common.py   what OpenAI's two APIs share
 """

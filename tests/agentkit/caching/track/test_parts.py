@@ -113,6 +113,16 @@ def test_a_request_follows_the_one_that_writes_most_of_its_prompt() -> None:
     assert flights.leader((b"other",), 0) is None
 
 
+def test_where_everything_is_written_the_longest_common_beginning_is_waited_for() -> None:
+    flights = Flights()
+    flight = Flight(keys=(b"t", b"s", b"q"), writes=None)
+    flights.start(flight)
+
+    assert flights.leader((b"t", b"s", b"q2", b"r"), 0) == (flight, 2)
+    assert flights.leader((b"t", b"s", b"q", b"r"), 1) == (flight, 3)
+    assert flights.leader((b"x",), 0) is None
+
+
 def test_a_request_whose_response_began_is_not_waited_for() -> None:
     flights = Flights()
     flight = Flight(keys=(b"t",), writes=frozenset((0,)))

@@ -156,6 +156,21 @@ def test_of_many_runs_that_start_together_one_writes_the_front(provider: str) ->
     assert len(cold) == 1
 
 
+def test_siblings_wait_also_where_a_provider_has_no_marks() -> None:
+    world = World(calls_then_answers(2))
+    client = AsyncOpenAI(api_key="k", base_url="http://fake/v1", http_client=world.http())
+    model = HostedModel(ResponsesAdapter("gpt-5.5", client=client), time=world.time)
+    agent = world.agent(model, examples="A good answer is short. " * 300)
+
+    async def together() -> None:
+        async with asyncio.TaskGroup() as group:
+            for n in range(4):
+                group.create_task(agent.run(f"Question {n}?"))
+
+    world.run(together)
+    assert len([each for each in world.served if not each.read]) == 1
+
+
 def test_without_waiting_all_siblings_pay_for_the_front() -> None:
     world = World(calls_then_answers(2))
     agent = world.agent(world.anthropic(wait_for_siblings=False))
