@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from agentkit.context import Context
-from agentkit.errors import ModelError
+from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.models.base import ModelRequest
 from agentkit.state import RunState
@@ -67,19 +67,27 @@ class ModelTurn:
                 self._turn = builder.finish()
             except ModelError as error:
                 self._run.count_request(*builder.spent, builder.verdict)
-                if not error.retryable or attempt >= self._run.member.agent.max_retries:
+                wait_s = self._wait_s(error, attempt)
+                if wait_s is None:
                     raise
-                wait_s = _wait_s(error, attempt)
                 yield TurnDropped(index=self.index, error=error, wait_s=wait_s)
                 await asyncio.sleep(wait_s)
             else:
                 turn = self._turn
                 self._run.count_request(turn.usage, turn.timing, turn.verdict)
-                self._run.last_request, self._run.last_usage = self._request, turn.length
+                self._run.answered(self._request, turn.length)
                 return
 
+    def _wait_s(self, error: ModelError, attempt: int) -> float | None:
+        """Return after how many seconds to ask again; None: not at all."""
+        if isinstance(error, RequestRefused) and self._run.undo_epoch():
+            return 0.0
+        if not error.retryable or attempt >= self._run.member.agent.max_retries:
+            return None
+        return _backoff_s(error, attempt)
 
-def _wait_s(error: ModelError, attempt: int) -> float:
+
+def _backoff_s(error: ModelError, attempt: int) -> float:
     if error.retry_after_s is not None:
         return error.retry_after_s
     return min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**attempt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -65,6 +66,8 @@ class RunState:
         self._n_old_messages = len(context.messages)
         self._said_before: tuple[Message, ...] = ()
         """What this run added in the epochs before."""
+        self._undo: tuple[Context, int, tuple[Message, ...]] | None = None
+        """What `begin_epoch` has replaced, until the model has answered in the new epoch."""
         self._seen: frozenset[str] = frozenset()
         """URIs of the documents that were shown in the epochs before."""
         self._requests: list[RequestRecord] = []
@@ -89,14 +92,33 @@ class RunState:
         self._below.append(below)
         return below
 
+    def answered(self, request: ModelRequest, length: Usage) -> None:
+        """The model has answered: what it was asked, and how long that was."""
+        self.last_request, self.last_usage = request, length
+        self._undo = None
+
     def begin_epoch(self, context: Context) -> None:
         """Go on with a context that was begun anew, and holds what was said before."""
+        self._undo = (self.context, self._n_old_messages, self._said_before)
         self._said_before = self.new_messages
         self._seen |= shown_uris(self.context)
         self._n_old_messages = len(context.messages)
         self.context = context
         self.last_usage = None
         self.epoch += 1
+
+    def undo_epoch(self) -> bool:
+        """Go back to the context before the epoch, if nothing was answered in it. No more of them.
+
+        For models that refuse it: older ones want the thinking of the last turn to be replayed.
+        """
+        if self._undo is None:
+            return False
+        self.context, self._n_old_messages, self._said_before = self._undo
+        self._undo = None
+        self.epoch += 1
+        self.summary_not_before = sys.maxsize
+        return True
 
     def tell_changes(self) -> None:
         """Append what has changed of the documents that the model was shown, once. Between turns.

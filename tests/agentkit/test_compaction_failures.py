@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from agentkit import ModelError
+from agentkit import ModelError, RequestRefused
 from agentkit.blocks import ToolMessage
 from agentkit.context import Context
 from agentkit.context.turns import is_summary
-from agentkit.events import (
-    ContextCompacted,
-    RunPaused,
-)
+from agentkit.events import ContextCompacted, RunPaused, TurnDropped
 from agentkit.models import ModelRequest
-from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_extends
+from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_extends, assert_prefix_stable
 from tests.agentkit.digger import (
     Digger,
     compactions,
@@ -73,6 +70,27 @@ def test_a_model_that_fails_at_the_summary_does_not_fail_the_run(retryable: bool
     first = next(n for n, c in enumerate(digger.model.calls) if is_summary_request(c.request))
     assert not is_summary_request(digger.model.calls[first + 1].request)
     assert len(compactions(events)) <= 1
+
+
+def test_a_model_that_refuses_the_new_epoch_goes_on_with_the_old_one() -> None:
+    """Older models want the thinking of the last turn, which a summary's epoch has not."""
+
+    def step(request: ModelRequest) -> Any:
+        if is_summary(request.context.messages[0]):
+            return RequestRefused("the last turn must start with a thinking block")
+        return digger.step(request)
+
+    digger = Digger(20)
+    digger.model = ScriptedModel(step)
+    result, events = run_all(digger.agent())
+
+    assert result.output == "Only sand."
+    assert len(compactions(events)) == len(digger.asked_for_summaries) == 1
+    (dropped,) = [event for event in events if isinstance(event, TurnDropped)]
+    assert isinstance(dropped.error, RequestRefused)
+    assert holes(result.messages) == holes(result.context.messages) == list(range(1, 20))
+    assert sorted({each.epoch for each in result.requests}) == [0, 1, 2]
+    assert_prefix_stable(digger.model.calls)
 
 
 async def test_cancelled_while_the_summary_is_written_the_context_is_the_old_one() -> None:
