@@ -5,10 +5,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar, overload
 
 from agentkit.caching.plan.draft import Draft, LiveEntry, SharedBy, SharedPrefix, Written
 from agentkit.caching.request import Block, CacheRequest, Mark, Role
 from agentkit.errors import ConfigurationError
+
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +44,7 @@ class Prompt:
     def n_read(self) -> int | None:
         """The last block whose entry can be read and marked; None if there is none."""
         for index in range(len(self.blocks) - 1, -1, -1):
-            if self.readable[index] and self.anchors[index] == index:
+            if self.readable[index] and self.markable[index] and self.anchors[index] == index:
                 return index
         return None
 
@@ -73,34 +77,55 @@ def prompt_of(
     """Return the prompt. `shown` are the blocks that are rendered; None is all."""
     blocks = list(draft.request.blocks)
     roles = roles_of(draft.request)
-    first_volatile = len(blocks) - draft.n_volatile
-    shown = range(len(blocks)) if shown is None else shown
-    tokens: list[int] = []
-    markable: list[bool] = []
-    anchors: list[int | None] = []
-    total, anchor = 0, None
-    for place, index in enumerate(shown):
-        total += blocks[index].n_tokens
-        takes = can_mark(blocks[index], roles[index])
-        if takes and total >= minimum and index < first_volatile:
-            anchor = place
-        tokens.append(total)
-        markable.append(takes)
-        anchors.append(anchor)
-    known = (*written.entries, *[None] * (len(blocks) - len(written.entries)))
-    entries = [known[index] for index in shown]
+    entries = list(written.entries[: len(blocks)])
+    entries += [None] * (len(blocks) - len(entries))
+    index: Sequence[int] = range(len(blocks))
+    if shown is not None and len(shown) < len(blocks):
+        index = shown
+        blocks = [blocks[at] for at in shown]
+        roles = [roles[at] for at in shown]
+        entries = [entries[at] for at in shown]
+    tokens = list(accumulate(block.n_tokens for block in blocks))
+    markable = _Lazy(len(blocks), lambda place: can_mark(blocks[place], roles[place]))
+    # Marks stand from the first block with the minimum up to the volatile end.
+    first = bisect_left(tokens, minimum)
+    end = bisect_left(index, draft.request.n_blocks - draft.n_volatile)
+
+    def anchor(place: int) -> int | None:
+        places = range(min(place, end - 1), first - 1, -1)
+        return next((place for place in places if markable[place]), None)
+
     return Prompt(
-        index=shown,
-        blocks=[blocks[index] for index in shown],
-        roles=[roles[index] for index in shown],
+        index=index,
+        blocks=blocks,
+        roles=roles,
         tokens=tokens,
         markable=markable,
-        anchors=anchors,
+        anchors=_Lazy(len(blocks), anchor),
         entries=entries,
         readable=[
             entry is not None and entry.readable_s <= now_s < entry.expires_s for entry in entries
         ],
     )
+
+
+class _Lazy(Sequence[ItemT]):
+    """A sequence whose items are found when they are asked for: of a long prompt few ever are."""
+
+    def __init__(self, length: int, find: Callable[[int], ItemT]) -> None:
+        self._length = length
+        self._find = find
+
+    @overload
+    def __getitem__(self, index: int) -> ItemT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
+    def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
+        places = range(self._length)[index]
+        return self._find(places) if isinstance(places, int) else [self._find(at) for at in places]
+
+    def __len__(self) -> int:
+        return self._length
 
 
 def roles_of(request: CacheRequest) -> list[Role | None]:
@@ -122,12 +147,12 @@ def user_marks(
         ConfigurationError: one is on a block that takes none; `what` is the API's name of a mark.
     """
     skip = set(ignored)
-    places = {index: place for place, index in enumerate(prompt.index)}
     found: dict[int, Mark] = {}
     for index, block in enumerate(draft.request.blocks):
         if block.mark is None:
             continue
-        place = places.get(index)
+        shown = prompt.shown_before(index)
+        place = shown if prompt.shown_before(index + 1) > shown else None
         if place in skip:
             continue
         if place is None or not prompt.markable[place]:

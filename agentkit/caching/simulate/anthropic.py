@@ -87,7 +87,7 @@ class SimulatedAnthropic(SimulatedCache):
             list(marks),
             positions_of(blocks, policy.lookback.unit),
             policy.lookback.size,
-            [self._store.is_readable(prefix.key, now_s) for prefix in prefixes],
+            self._store.readable([prefix.key for prefix in prefixes], now_s),
         )
         hit_tokens = 0 if hit is None else prefixes[hit].n_tokens
         effective = {i: ttl for i, ttl in marks.items() if prefixes[i].n_tokens >= minimum}
@@ -193,6 +193,9 @@ _Bound: TypeAlias = tuple[str, bytes]
 def _bindings(
     request: CacheRequest, policy: AnthropicPolicy, prefixes: Sequence[Boundary]
 ) -> Iterator[tuple[_Bound, tuple[str, bytes]]]:
+    kinds = [prefix.block.kind for prefix in prefixes]
+    if not any(kind in kinds for kind in _THINKING):
+        return
     for before, prefix in pairwise(prefixes):
         if prefix.block.kind in _THINKING:
             name = (request.tenant.organization, prefix.block.digest)

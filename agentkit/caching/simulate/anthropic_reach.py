@@ -45,16 +45,17 @@ def found_entry(
 
 def positions_of(blocks: Sequence[Block], unit: LookbackUnit) -> list[int]:
     """Return the position of each block: one more than the one before, except inside a run."""
+    if unit is not LookbackUnit.COLLAPSED_RUNS:
+        return list(range(len(blocks)))
     positions: list[int] = []
-    before: Block | None = None
-    collapses = unit is LookbackUnit.COLLAPSED_RUNS
+    position, kind, group = -1, None, None
     for block in blocks:
-        if before is None:
-            positions.append(0)
-        else:
-            same = collapses and _is_one_run(before, block)
-            positions.append(positions[-1] + (0 if same else 1))
-        before = block
+        is_one_run = (block.kind is kind and kind in _RUNS) or (
+            group is not None and block.group == group
+        )
+        kind, group = block.kind, block.group
+        position += 0 if is_one_run else 1
+        positions.append(position)
     return positions
 
 
@@ -69,12 +70,6 @@ def _later_in_group(index: int, blocks: Sequence[Block], placed: Mapping[int, Tt
         if later in placed:
             return True
     return False
-
-
-def _is_one_run(before: Block, block: Block) -> bool:
-    if block.group is not None and before.group == block.group:
-        return True
-    return before.kind is block.kind and block.kind in _RUNS
 
 
 _RUNS = (BlockKind.TOOL_USE, BlockKind.TOOL_RESULT)

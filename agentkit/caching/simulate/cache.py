@@ -86,11 +86,11 @@ class SimulatedCache(ABC):
         Aligned with `request.blocks`; blocks that are not in the prompt have no entry.
         """
         now = self._clock()
-        now_s = now.timestamp()
+        located = self._located(request, now)
+        lives = self._store.lives([prefix.key for _, prefix in located], now.timestamp())
         found: list[LiveEntry | None] = [None] * request.n_blocks
-        for index, prefix in self._located(request, now):
-            if self._store.knows(prefix.key):
-                found[index] = self._store.live(prefix.key, now_s)
+        for (index, _), live in zip(located, lives, strict=True):
+            found[index] = live
         return Written(entries=tuple(found))
 
     def known(self, request: CacheRequest, block: int, ttl: Ttl | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentkit.caching.plan.draft import LiveEntry
@@ -60,14 +61,28 @@ class Store:
         entry = self._entries.get(key)
         return entry is not None and entry.readable_s <= now_s < entry.expires_s
 
+    def readable(self, keys: Iterable[bytes], now_s: float) -> list[bool]:
+        """Return `is_readable` of each prefix."""
+        found = map(self._entries.get, keys)
+        return [
+            entry is not None and entry.readable_s <= now_s < entry.live.expires_s
+            for entry in found
+        ]
+
     def is_coming(self, key: bytes, now_s: float) -> bool:
         """Return whether somebody is writing the prefix."""
         entry = self._entries.get(key)
         return self._coming[key] > 0 or (entry is not None and now_s < entry.readable_s)
 
-    def knows(self, key: bytes) -> bool:
-        """Return whether the prefix was ever written, or is being written."""
-        return key in self._entries or key in self._coming
+    def lives(self, keys: Sequence[bytes], now_s: float) -> list[LiveEntry | None]:
+        """Return `live` of each prefix."""
+        if self._coming:
+            return [self.live(key, now_s) for key in keys]
+        found = map(self._entries.get, keys)
+        return [
+            None if entry is None or now_s >= entry.live.expires_s else entry.live
+            for entry in found
+        ]
 
     def live(self, key: bytes, now_s: float) -> LiveEntry | None:
         """Return the entry of a prefix, if it lives now or is being written."""
