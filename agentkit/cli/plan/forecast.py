@@ -93,6 +93,7 @@ class _Forecaster:
             segments=_segments(layouts[0], self.run.requests[0], plans[0], policy),
             turns=tuple(turns),
             cache_key=plans[0].cache_key,
+            siblings_ahead=plans[0].siblings_ahead,
             notes=tuple(notes),
         )
 

@@ -90,6 +90,8 @@ def _facts(forecast: Forecast) -> str:
     ]
     if forecast.cache_key is not None:
         facts.append(f"cache key {forecast.cache_key}")
+    if forecast.siblings_ahead > 1:
+        facts.append(f"siblings find the front after {forecast.siblings_ahead} requests")
     return "; ".join(facts)
 
 
@@ -110,6 +112,7 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
         "error": forecast.error,
         "minimum_tokens": None if policy is None else policy.minimum_tokens,
         "cache_key": forecast.cache_key,
+        "siblings_ahead": forecast.siblings_ahead,
         "segments": [
             {
                 "segment": row.name,

@@ -46,6 +46,8 @@ class Forecast:
     segments: tuple[SegmentRow, ...] = ()
     turns: tuple[TurnRow, ...] = ()
     cache_key: str | None = None
+    siblings_ahead: int = 0
+    """How many requests must go ahead before others that share the front find it."""
     notes: tuple[str, ...] = ()
     error: str | None = None
     """Why there is no forecast."""
