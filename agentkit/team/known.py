@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from agentkit.knowledge import Knowledge, as_message
 from agentkit.knowledge.changes import Change
 from agentkit.knowledge.shown import outdated, shown_uris
 from agentkit.toolset import Tool
+
+_LOGGER = logging.getLogger("agentkit.context")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,7 @@ class KnownDocuments:
         """Runs that began with this edition, so that a provider may have it in its cache."""
         self._n_told = 0
         """Those of them that had to be told of changes."""
+        self._is_warned = False
         version = knowledge.version
         documents = knowledge.snapshot(version).documents
         self.searches = _tokens(documents) > most_tokens
@@ -117,7 +121,17 @@ class KnownDocuments:
         """Whether all documents may be shown. Else only what was shown is kept up to date."""
         if version == self._edition.version:
             return True
-        return _tokens(self.knowledge.snapshot(version).documents) <= self._most_tokens
+        n_tokens = _tokens(self.knowledge.snapshot(version).documents)
+        if n_tokens > self._most_tokens and not self._is_warned:
+            self._is_warned = True
+            _LOGGER.warning(
+                "the documents have about %s tokens now, and at most knowledge_tokens=%s are "
+                "shown: of new documents the agents made before are not told; make a new agent, "
+                "which searches them, or raise knowledge_tokens",
+                n_tokens,
+                self._most_tokens,
+            )
+        return n_tokens <= self._most_tokens
 
 
 def _whole(change: FrontChange) -> FrontChange:

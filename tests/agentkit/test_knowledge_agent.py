@@ -52,18 +52,24 @@ def test_too_many_documents_are_searched_instead(knowledge: Knowledge) -> None:
     assert results.results[0].content.startswith("[prices.md#0000]\nA ticket is ten euro.")
 
 
-def test_which_of_the_two_is_decided_once_for_an_agent(knowledge: Knowledge) -> None:
+def test_which_of_the_two_is_decided_once_for_an_agent(
+    knowledge: Knowledge, caplog: pytest.LogCaptureFixture
+) -> None:
     """The tools of a team lead its prompt, so none may come or go when documents do."""
     model = says()
     agent = guide(model, knowledge, knowledge_tokens=1_200)
     agent.run_sync("When?")
     knowledge.put("long.md", "This is long. " * 2_000)
+    knowledge.remove("rooms.md")
+    agent.run_sync("When?")
     agent.run_sync("When?")
 
-    first, second = (call.request for call in model.calls)
+    first, second, _ = (call.request for call in model.calls)
     assert second.toolset.bytes == first.toolset.bytes
     assert second.context.front == first.context.front
-    assert deltas(second.context) == []
+    assert "'rooms.md' was withdrawn" in deltas(second.context)[0]
+    assert "long.md" not in second.wire.decode()
+    assert len([r for r in caplog.records if "raise knowledge_tokens" in r.message]) == 1
 
 
 def test_agents_of_a_team_search_each_their_own(knowledge: Knowledge) -> None:
