@@ -20,6 +20,7 @@ from agentkit.caching.policy import (
     Ttl,
     anthropic_policy,
 )
+from agentkit.caching.recent import Recent
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
@@ -57,7 +58,7 @@ class SimulatedAnthropic(SimulatedCache):
         self._policy_of = policy_of or (
             lambda model, on: anthropic_policy(model, on, platform=platform, switches=switches)
         )
-        self._bound: dict[tuple[str, bytes], tuple[str, bytes]] = {}
+        self._bound: Recent[_Bound, tuple[str, bytes]] = Recent(100_000)
         """Organisation and digest of a thinking block: its model, and the prefix before it."""
 
     def _plan(self, request: CacheRequest, now: datetime) -> Plan | Refused:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from agentkit.caching.plan.draft import LiveEntry
 from agentkit.caching.policy import Change, Ttl
+from agentkit.caching.recent import Recent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +49,14 @@ class Entry:
 
 
 class Store:
-    """All entries, the dead ones too: they explain misses."""
+    """All entries, the dead ones too: they explain misses. Of very many, only the latest used."""
 
-    def __init__(self) -> None:
-        self._entries: dict[bytes, Entry] = {}
+    def __init__(self, n_kept: int = 100_000) -> None:
+        """`n_kept`: entries that are remembered, dead or alive; one has about 500 bytes."""
+        self._entries: Recent[bytes, Entry] = Recent(n_kept)
         self._coming: Counter[bytes] = Counter()
         self._coming_ttl_s: dict[bytes, float] = {}
-        self._written_under: dict[bytes, tuple[tuple[Change, str], ...]] = {}
+        self._written_under: Recent[bytes, tuple[tuple[Change, str], ...]] = Recent(n_kept)
 
     def is_readable(self, key: bytes, now_s: float) -> bool:
         """Return whether the prefix can be read now."""

@@ -16,6 +16,7 @@ from agentkit.caching.plan.needs import PING_MARGIN_S
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import AnthropicPolicy, InputSplit, OpenAiMarkPolicy, Policy
 from agentkit.caching.prices import PriceBook
+from agentkit.caching.recent import Recent
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import InFlight, SimulatedCache
 from agentkit.caching.simulate.served import Refused
@@ -28,6 +29,9 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Body, Layout
 from agentkit.usage import Usage
 
+RUNS_KEPT = 256
+"""Runs of which is remembered what they sent last, to compare the next request with."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -39,7 +43,7 @@ class Memory:
     prices: PriceBook
     time: Time
     implicit: ImplicitShare = field(default_factory=ImplicitShare)
-    fronts: dict[str, tuple[Sent, int]] = field(default_factory=dict)
+    fronts: Recent[str, tuple[Sent, int]] = field(default_factory=lambda: Recent(RUNS_KEPT))
     """By agent and key: its last request, of which all its runs share the front, and its epoch."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -25,6 +24,7 @@ from agentkit.caching.policy import (
     Provider,
     ReadableWhen,
 )
+from agentkit.caching.recent import Recent
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.times import Time
 from agentkit.caching.track.flights import Flight, Flights
@@ -32,14 +32,12 @@ from agentkit.caching.track.fronts import FrontRests
 from agentkit.caching.track.gaps import Gaps
 from agentkit.caching.track.scale import TokenScale
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
-from agentkit.caching.track.ticket import Memory, Prepared, Ticket
+from agentkit.caching.track.ticket import RUNS_KEPT, Memory, Prepared, Ticket
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Layout
 
 _PATIENCE_S = 60.0
 """Longest wait for a sibling, in real seconds: one that hangs must not hold up the others."""
-_RUNS_KEPT = 256
-"""Runs whose last request is remembered, to compare the next one with."""
 
 
 class CacheTracker:
@@ -79,9 +77,9 @@ class CacheTracker:
         self._prefix_memory = PrefixMemory()
         self._gaps: dict[str, Gaps] = {}
         self._fronts = FrontRests()
-        self._runs: OrderedDict[str, Ticket] = OrderedDict()
+        self._runs: Recent[str, Ticket] = Recent(RUNS_KEPT)
         """By run: its last request."""
-        self._contexts: OrderedDict[str, Ticket] = OrderedDict()
+        self._contexts: Recent[str, Ticket] = Recent(RUNS_KEPT)
         """By digest of the context: the last answered request that had it."""
 
     @property
@@ -216,16 +214,9 @@ class CacheTracker:
         if prepared.plan.key_base is not None:
             self._rates.note(prepared.plan.key_base, prepared.at)
         ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
-        _keep(self._runs, request.run_id, ticket)
-        _keep(self._contexts, request.context.digest, ticket)
+        self._runs[request.run_id] = ticket
+        self._contexts[request.context.digest] = ticket
         return ticket
-
-
-def _keep(tickets: OrderedDict[str, Ticket], name: str, ticket: Ticket) -> None:
-    tickets.pop(name, None)
-    tickets[name] = ticket
-    if len(tickets) > _RUNS_KEPT:
-        tickets.popitem(last=False)
 
 
 _SOON_READABLE = (ReadableWhen.RESPONSE_BEGINS, ReadableWhen.RESPONSE_ENDS)
