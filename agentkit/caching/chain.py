@@ -104,14 +104,14 @@ class _Hasher:
 
     def continued(self, request: CacheRequest, before: _Hashed) -> list[Boundary]:
         """Return the same, from where a request ends that was hashed before."""
-        was, at = before.request, len(request.tools) + len(request.system)
+        was, n_front = before.request, len(request.tools) + len(request.system)
         is_same = _equal(request.tools, was.tools) and _equal(request.system, was.system)
         if not is_same or self.rules != before.rules:
             return self.hashed(request)
         chain = _Chain(before.prefixes)
         chain.replace(0, request.tools, was.tools)
         chain.replace(len(request.tools), request.system, was.system)
-        n_same = 0
+        at, n_same = n_front, 0
         for message, old in zip(request.messages, was.messages, strict=False):
             if message is not old:
                 if message.role is not old.role or not _equal(message.blocks, old.blocks):
@@ -119,7 +119,7 @@ class _Hasher:
                 chain.replace(at, message.blocks, old.blocks)
             at += len(message.blocks)
             n_same += 1
-        if not n_same:
+        if at == n_front:
             return self.hashed(request)
         del chain.found[at:]
         key, content = chain.found[-1].key, chain.found[-1].content

@@ -72,7 +72,7 @@ class TokenScale:
         own = given.messages[n_counted:n_known]
         n_own = known.actual - before.counted
         if (
-            n_known <= n_counted
+            not any(_sizes(own))
             or n_own <= 0
             or given.messages[:n_known] != request.messages[:n_known]
             or (given.tools, given.system) != (request.tools, request.system)
