@@ -118,7 +118,7 @@ def _says(message: Message, uri: str, now: _Edition) -> bool:
         return False
     said = message.text
     ways = (make(uri=uri, text=text, etag="") for make in (Added, Changed))
-    return any(_has(said, sentence(change), "\n\nDocument ") for change in ways)
+    return any(_has(said, sentence(change), _NEXT_SENTENCE) for change in ways)
 
 
 def _searched(message: Message, now: _Edition) -> dict[str, bool]:
@@ -129,14 +129,20 @@ def _searched(message: Message, now: _Edition) -> dict[str, bool]:
             for uri, index in _HEADING.findall(result.content):
                 chunk = now.chunks.get(f"{uri}#{index}")
                 block = f"[{uri}#{index}]\n{chunk}"
-                is_current = chunk is not None and _has(result.content, block, "\n\n[")
+                is_current = chunk is not None and _has(result.content, block, _NEXT_RESULT)
                 found[uri] = found.get(uri, True) and is_current
     return found
 
 
-def _has(text: str, piece: str, following: str) -> bool:
+def _has(text: str, piece: str, following: re.Pattern[str]) -> bool:
     """Whether a text has a piece that ends there, or before what may follow."""
-    return text.endswith(piece) or piece + following in text
+    at = text.find(piece)
+    while at >= 0:
+        end = at + len(piece)
+        if end == len(text) or following.match(text, end):
+            return True
+        at = text.find(piece, at + 1)
+    return False
 
 
 def _joined(documents: tuple[Document, ...]) -> dict[str, str]:
@@ -151,7 +157,10 @@ def _joined(documents: tuple[Document, ...]) -> dict[str, str]:
 
 _CHUNK = re.compile(r"(.+)#(\d{4,})", re.DOTALL)
 _HEADING = re.compile(r"^\[(.+)#(\d{4,})\]$", re.MULTILINE)
-_SENTENCE = re.compile(
-    r"""^Document ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*") (is new\.|changed\.|was withdrawn:)""",
-    re.MULTILINE,
+_SAID = (
+    r"""Document ('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*") """
+    r"(is new\.|changed\.|was withdrawn:)"
 )
+_SENTENCE = re.compile(f"^{_SAID}", re.MULTILINE)
+_NEXT_SENTENCE = re.compile(f"\n\n{_SAID}")
+_NEXT_RESULT = re.compile(r"\n\n\[.+#\d{4,}\]\n")

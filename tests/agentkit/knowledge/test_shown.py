@@ -170,3 +170,17 @@ def test_a_conversation_that_was_told_of_all_needs_no_more(
                 if by_text:
                     context = context.append(as_message(by_text))
                 assert outdated(context, knowledge, since, everything=True) == ()
+
+
+def test_a_text_that_another_begins_with_is_another_text() -> None:
+    with Knowledge() as knowledge:
+        knowledge.put("d", "x\n\nDocument x")
+        context, since = begun(knowledge).append(), knowledge.version
+        knowledge.put("d", "y")
+        knowledge.put("d", "x\n\nDocument x is long")
+        context = context.append(as_message(knowledge.changes(since)))
+        knowledge.put("d", "x")
+
+        (change,) = outdated(context, knowledge, knowledge.version, everything=True)
+        assert isinstance(change, Changed)
+        assert change.text == "x"

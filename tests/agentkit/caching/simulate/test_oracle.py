@@ -107,7 +107,7 @@ def _simulated(history: list[tuple[float, list[tuple[str, int]]]], choice: tuple
     return total
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(histories())
 def test_no_placement_of_marks_costs_less(
     history: list[tuple[float, list[tuple[str, int]]]],
