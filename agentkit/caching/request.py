@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from bisect import bisect_right
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from operator import attrgetter, is_
 from typing import Literal
 
@@ -187,16 +188,17 @@ class CacheRequest:
 
         Messages that have the same marks before and after are the same objects.
         """
-        at = len(self.tools)
-        tools, system = _marked(self.tools, marks, 0), _marked(self.system, marks, at)
-        at += len(self.system)
+        n_tools = len(self.tools)
+        tools, system = _marked(self.tools, marks, 0), _marked(self.system, marks, n_tools)
+        lengths = map(len, map(_BLOCKS, self.messages))
+        starts = list(accumulate(lengths, initial=n_tools + len(self.system)))
+        touched = {number for number, each in enumerate(self.messages) if each.is_marked}
+        touched |= {bisect_right(starts, place) - 1 for place in marks if place >= starts[0]}
         messages = list(self.messages)
-        last = max(marks, default=-1)
-        for number, message in enumerate(self.messages):
-            end = at + len(message.blocks)
-            if message.is_marked or (at <= last and not marks.keys().isdisjoint(range(at, end))):
-                messages[number] = replace(message, blocks=_marked(message.blocks, marks, at))
-            at = end
+        for number in touched:
+            if number < len(messages):
+                blocks = _marked(messages[number].blocks, marks, starts[number])
+                messages[number] = Message(messages[number].role, blocks)
         return replace(self, tools=tools, system=system, messages=tuple(messages))
 
     @property

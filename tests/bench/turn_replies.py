@@ -4,7 +4,7 @@ It runs in a process of its own, so that its time is not counted, and talks HTTP
 interface: the transport costs what it costs in earnest. What a request says is not read, only how
 long it is: a token is four bytes, and all of the connection's request before is read from a cache.
 
-    python tests/bench/turn_replies.py ANSWER_AT    # prints its port; ends with its input
+    python tests/bench/turn_replies.py    # prints its port; ends with its input
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 async def main() -> None:
     """Serve until the input ends: until the process that began this one ends."""
     server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=2**24)
-    print(server.sockets[0].getsockname()[1], flush=True)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
     async with server:
         await asyncio.to_thread(sys.stdin.read)
 
