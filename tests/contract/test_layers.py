@@ -27,6 +27,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.chain",
                 "caching.plan.draft",  # what a cache holds, as the planner is told it
                 "caching.policy",
+                "caching.recent",
                 "caching.request",
                 "caching.simulate",
                 "errors",

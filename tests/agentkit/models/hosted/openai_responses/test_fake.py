@@ -144,7 +144,8 @@ def test_our_blocks_are_those_that_the_api_reads_in_our_bytes() -> None:
     )
 
     body = json.loads(api.body(layout, planned, made).data)
-    read = parse(HttpCall(path="/v1/responses", body=body, headers={}, tenant=Tenant())).request
+    call = HttpCall(path="/v1/responses", body=body, headers={}, tenant=Tenant())
+    read = parse(call, earlier=()).request
 
     ours = planned.applied(layout.cache_request)
     assert shape(read) == shape(ours)
