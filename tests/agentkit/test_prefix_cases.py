@@ -260,7 +260,7 @@ def test_signed_addresses_are_replayed_as_they_were_stored() -> None:
     ]
     first = replace(requests[0], context=context)
     for request in requests:
-        assert_extend([first, request], n_wires=5)  # DeepSeek and the bundled runtime read text only
+        assert_extend([first, request], n_wires=5)  # two of the models read text only
 
 
 def test_stable_and_changing_text_are_split_by_who_declares_them() -> None:
