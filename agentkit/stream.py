@@ -149,4 +149,6 @@ def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
         what = ", ".join(changes) or "descriptions or schemas"
         return f"its tools have changed ({what})"
     names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
-    return f"its {' and '.join(names)} differ from what it was begun with"
+    what = " and ".join(names)
+    verb = "differ" if what.endswith("s") or len(names) > 1 else "differs"
+    return f"its {what} {verb} from what it was begun with"

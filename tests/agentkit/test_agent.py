@@ -280,9 +280,9 @@ def test_a_context_of_another_agent_is_refused_and_the_difference_named() -> Non
     model = ScriptedModel(lambda _: "ok")
     context = Agent(model=model, rules="R", instructions="A").run_sync("x").context
 
-    with pytest.raises(ContextMismatch, match="its role differ"):
+    with pytest.raises(ContextMismatch, match="its role differs from"):
         Agent(model=model, rules="R", instructions="B").run_sync("y", context=context)
-    with pytest.raises(ContextMismatch, match="its rules differ"):
+    with pytest.raises(ContextMismatch, match="its rules differ from"):
         Agent(model=model, rules="S", instructions="A").run_sync("y", context=context)
     with pytest.raises(ContextMismatch, match=r"its role and tools differ"):
         Agent(model=model, rules="R", tools=[_f], instructions="A").run_sync("y", context=context)
