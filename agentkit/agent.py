@@ -362,8 +362,16 @@ class Agent(Generic[Deps, Output]):
         if self._planned is None:
             self._planned = plan_team(self)
             for part in self._planned.everyone():
-                part.agent._is_fixed = True
+                part.agent._fix()
         return self._planned
+
+    def _fix(self) -> None:
+        """Let nothing of the configuration change any more, lists that are appended to included."""
+        for plural in _PLURALS:
+            value = getattr(self, plural)
+            if isinstance(value, list):
+                object.__setattr__(self, plural, tuple(value))
+        self._is_fixed = True
 
     def _made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:
         try:
@@ -407,6 +415,9 @@ _CONFIGURATION = frozenset(
         "tools",
     )
 )
+
+
+_PLURALS = ("tools", "subagents", "knowledge")
 
 
 def _is_in_event_loop() -> bool:

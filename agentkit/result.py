@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Generic, Literal, TypeAlias, TypeVar
 
 from agentkit.blocks import Message
+from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.context import Context
 from agentkit.events import FinishReason
@@ -52,6 +53,15 @@ class RunRecord:
         """Time to the first token of the run's own first request, and the length of the run."""
         own = [request.timing.ttft_s for request in self.requests if request.path == self.path]
         return Timing(ttft_s=own[0] if own else None, total_s=self.total_s)
+
+    @property
+    def cost(self) -> AtLeast | None:
+        """What all requests cost, in USD; None without any that costs money. See `cache` for more.
+
+        Requests of unknown price make it a lower bound: `AtLeast` says how many there are.
+        """
+        money = self.cache.total.money
+        return None if money is None else money.cost
 
     @property
     def cache(self) -> CacheReport:

@@ -29,11 +29,10 @@ def resolve_model(model: str | Model) -> Model:
         from agentkit.models.local import LocalModel
 
         return LocalModel(name)
-    if name:
-        from agentkit.models.hosted.resolve import hosted_model
+    from agentkit.models.hosted.resolve import hosted_models
 
-        if (hosted := hosted_model(provider, name)) is not None:
-            return hosted
+    if (hosted := hosted_models().get(provider, name)) is not None:
+        return hosted
     if provider == "local":
         problem = "no model named in" if colon else "no provider in"
     else:

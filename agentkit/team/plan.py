@@ -73,31 +73,13 @@ def plan_team(root: AnyAgent) -> Plan:
         raise ConfigurationError(
             f'agent {root.name!r} has no model; set for example model = "local:smollm2"'
         )
-    models = _Models()
-    plan = _plan(root, root.rules, models.of(root.model), models, ())
+    plan = _plan(root, root.rules, resolve_model(root.model), ())
     for problem in dict.fromkeys(_undescribed(plan)):
         warn_user(problem, MissingDescriptionWarning)
     return plan
 
 
-class _Models:
-    """One model object for each model string of a team, so that its agents know of each other."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Model] = {}
-
-    def of(self, model: str | Model) -> Model:
-        """Return the model."""
-        if not isinstance(model, str):
-            return resolve_model(model)
-        if model not in self._by_name:
-            self._by_name[model] = resolve_model(model)
-        return self._by_name[model]
-
-
-def _plan(
-    agent: AnyAgent, rules: str, model: Model, models: _Models, above: tuple[AnyAgent, ...]
-) -> Plan:
+def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
     # Again, since attributes may have been set after the agent was made.
     check_initialised(agent)
     check_configuration(agent)
@@ -112,9 +94,7 @@ def _plan(
             "put what only this agent must know into its instructions"
         )
     children = tuple(
-        _plan(
-            child, rules, models.of(child.model) if child.model else model, models, (*above, agent)
-        )
+        _plan(child, rules, resolve_model(child.model) if child.model else model, (*above, agent))
         for child in agent.subagent_instances
     )
     tenant = above[0].tenant if above else agent.tenant

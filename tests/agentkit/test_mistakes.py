@@ -251,3 +251,11 @@ def test_a_subclass_that_does_not_call_the_init_of_agents_is_told_so(
 ) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         agent.run_sync("x")
+
+
+def test_a_list_of_tools_cannot_grow_once_the_agent_was_used() -> None:
+    agent = Agent(model=ScriptedModel(["ok"]), name="a", tools=[])
+    agent.run_sync("Hello")
+
+    with pytest.raises(AttributeError):
+        agent.tools.append(print)  # type: ignore[attr-defined]

@@ -19,12 +19,14 @@ class Flight:
     """Keys of its prefixes, block by block."""
     writes: frozenset[int] | None
     """Blocks behind which it writes an entry; None: behind each."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """Where it runs: only there can it be waited for."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the response begins, or the request is over."""
 
 
 class Flights:
-    """All of one model's requests whose responses have not begun. One event loop at a time."""
+    """All of one model's requests whose responses have not begun."""
 
     def __init__(self) -> None:
         self._waiting: list[Flight] = []
@@ -39,13 +41,21 @@ class Flights:
         if flight in self._waiting:
             self._waiting.remove(flight)
 
-    def leader(self, keys: Sequence[bytes], n_readable: int) -> tuple[Flight, int] | None:
+    def leader(
+        self,
+        keys: Sequence[bytes],
+        n_readable: int,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> tuple[Flight, int] | None:
         """Return the request that writes most of this prompt, and how many blocks; or None.
 
-        `n_readable`: blocks that can be read already; less than that is not waited for.
+        `n_readable`: blocks that can be read already; less than that is not waited for. `loop`: the
+        asker's own.
         """
         best: tuple[Flight, int] | None = None
         for flight in self._waiting:
+            if flight.loop is not loop:
+                continue
             end = _written_end(flight, keys)
             if end > n_readable and (best is None or end > best[1]):
                 best = (flight, end)

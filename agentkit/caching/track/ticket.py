@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import functools
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Concatenate, ParamSpec, TypeVar
 
 from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
@@ -33,6 +37,10 @@ RUNS_KEPT = 256
 """Runs of which is remembered what they sent last, to compare the next request with."""
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What all requests of a model learn from and add to."""
@@ -43,6 +51,8 @@ class Memory:
     prices: PriceBook
     time: Time
     implicit: ImplicitShare = field(default_factory=ImplicitShare)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held for each step: several event loops may share a model."""
     fronts: Recent[str, tuple[Sent, int]] = field(default_factory=lambda: Recent(RUNS_KEPT))
     """By agent and key: its last request, of which all its runs share the front, and its epoch."""
 
@@ -71,11 +81,23 @@ class Prepared:
         return self.draft.request.tokens(n_blocks)
 
 
+def _locked(step: Callable[Concatenate[Ticket, P], T]) -> Callable[Concatenate[Ticket, P], T]:
+    """Let a step of a ticket hold its model's lock."""
+
+    @functools.wraps(step)
+    def locked(ticket: Ticket, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with ticket.memory.lock:
+            return step(ticket, *args, **kwargs)
+
+    return locked
+
+
 class Ticket:
     """A request at the provider."""
 
     def __init__(self, memory: Memory, prepared: Prepared, *, cap_usd: Decimal) -> None:
-        self._memory = memory
+        self.memory = memory
+        """What it learns from and adds to."""
         # What it goes on from is needed until it is answered; kept longer, whole runs would be.
         self._before = prepared.before
         self._prepared = replace(prepared, before=None)
@@ -96,7 +118,9 @@ class Ticket:
         self.is_answered = False
         """Whether its answer came to its end."""
         self._shadow = _shadow_flight(memory.shadow, prepared)
-        self._flight = Flight(keys=prepared.keys, writes=_writes(prepared))
+        self._flight = Flight(
+            keys=prepared.keys, writes=_writes(prepared), loop=asyncio.get_running_loop()
+        )
         memory.flights.start(self._flight)
 
     @property
@@ -147,14 +171,16 @@ class Ticket:
         """These are its bytes."""
         self._body = body
 
+    @_locked
     def response_began(self) -> None:
         """The first of its answer came. Idempotent."""
         if self._flight.begun.is_set():
             return
         if self._shadow is not None:
             self._shadow.response_began()
-        self._memory.flights.begin(self._flight)
+        self.memory.flights.begin(self._flight)
 
+    @_locked
     def finish(
         self, usage: Usage, *, note: str | None = None, parts: Sequence[ModelUsage] = ()
     ) -> Verdict:
@@ -178,6 +204,7 @@ class Ticket:
         self._remember_front()
         return verdict
 
+    @_locked
     def abandon(self) -> None:
         """It failed or was cancelled; nothing after `finish`."""
         if self._is_over:
@@ -185,28 +212,29 @@ class Ticket:
         self._is_over = True
         if self._shadow is not None:
             self._shadow.abort()
-        self._memory.flights.begin(self._flight)
+        self.memory.flights.begin(self._flight)
 
     @property
     def quiet_s(self) -> float:
         """Seconds in which no ping can be due: what the request used lives longer than that."""
         if self._sent.life_s is None:
             return 0.0
-        passed_s = (self._memory.time.now() - self.at).total_seconds()
+        passed_s = (self.memory.time.now() - self.at).total_seconds()
         return max(0.0, self._sent.life_s - PING_MARGIN_S - passed_s)
 
+    @_locked
     def next_ping_s(self) -> float | None:
         """Return in how many seconds the prefix must be touched to live on; None: let it go."""
         if not self.plan.keep_alive:  # something cheaper holds it, or nothing can
             return None
         request = self._prepared.draft.request
-        entries = self._memory.shadow.written(request).entries
+        entries = self.memory.shadow.written(request).entries
         last = max((index for index, entry in enumerate(entries) if entry), default=None)
         if last is None or (entry := entries[last]) is None:
             return None
-        now = self._memory.time.now()
+        now = self.memory.time.now()
         tokens = self._prepared.tokens(last + 1)
-        price = self._memory.prices.price(
+        price = self.memory.prices.price(
             self._prepared.policy, tokens, now, request.terms, model=request.identity.model
         )
         step = next_ping(
@@ -219,13 +247,14 @@ class Ticket:
         )
         return (step.at - now).total_seconds() if isinstance(step, NextPing) else None
 
+    @_locked
     def pinged(self, usage: Usage, *, at: datetime) -> Verdict:
         """The prefix was touched, by a request that was begun at `at`."""
         self._used_at = at
         request = replace(
             self.plan.applied(self._prepared.draft.request), prewarm=True, stream=False
         )
-        flight = self._memory.shadow.begin(request)
+        flight = self.memory.shadow.begin(request)
         if not isinstance(flight, Refused):
             flight.end()
         verdict = judge(
@@ -235,7 +264,7 @@ class Ticket:
             at=at,
             now=self._sent,
             terms=self._prepared.draft.request.terms,
-            prices=self._memory.prices,
+            prices=self.memory.prices,
             model=self._prepared.draft.request.identity.model,
             keeps_alive=True,
         )
@@ -262,7 +291,7 @@ class Ticket:
             key_overloaded=prepared.overloaded,
             still_writing=self._still_writing,
             parts=parts,
-            prices=self._memory.prices,
+            prices=self.memory.prices,
             model=prepared.draft.request.identity.model,
         )
 
@@ -282,24 +311,26 @@ class Ticket:
 
     def _front(self) -> tuple[Sent | None, int | None]:
         """What the agent's runs share, as its last run has sent it."""
-        return self._memory.fronts.get(self._front_name, (None, None))
+        return self.memory.fronts.get(self._front_name, (None, None))
 
     @property
     def _front_name(self) -> str:
-        # Tenants, and sessions that were spread over several keys, share no entries.
-        request = self._prepared.request
-        return "\n".join((request.tenant, request.agent, self.plan.cache_key or ""))
+        # Tenants, and sessions that were spread over several keys, share no entries. The key itself
+        # follows from the front's bytes: it must not hide that they have changed.
+        request, plan = self._prepared.request, self.plan
+        shard = (plan.cache_key or "").removeprefix(plan.key_base or "")
+        return "\n".join((request.tenant, request.agent, shard))
 
     def _remember_front(self) -> None:
         ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
         if ends and ends[-1] <= self._sent.n_cached:
             front = replace(self._sent, n_cached=ends[-1], cached_tokens=None)
-            self._memory.fronts[self._front_name] = (front, self.epoch)
+            self.memory.fronts[self._front_name] = (front, self.epoch)
 
     def _learn(self, usage: Usage) -> None:
         layout = self._prepared.layout
         if usage.input_tokens is not None:
-            self._memory.scale.learn(
+            self.memory.scale.learn(
                 Counted(
                     n_blocks=len(layout.blocks),
                     estimated=self._estimated,
@@ -310,7 +341,7 @@ class Ticket:
             return
         predicted = self.plan.predicted.split
         if self.plan.cached_front is None:
-            self._memory.implicit.learn(
+            self.memory.implicit.learn(
                 predicted=predicted.read * self._split.total // max(1, predicted.total),
                 actual=self._split.read,
             )
@@ -327,12 +358,12 @@ class Ticket:
         n_read = _blocks_within(request, read)
         if read > predicted.read:
             if n_read:
-                self._memory.shadow.known(request, n_read - 1, None)
+                self.memory.shadow.known(request, n_read - 1, None)
             return
-        self._memory.shadow.drop(request, n_read)
+        self.memory.shadow.drop(request, n_read)
         for mark in self.plan.marks:
             if mark.index >= n_read:
-                self._memory.shadow.known(request, mark.index, mark.ttl)
+                self.memory.shadow.known(request, mark.index, mark.ttl)
 
 
 _SLACK_TOKENS = 256

@@ -44,7 +44,8 @@ class CacheTracker:
     """What one model's cache at its provider ought to hold, and what comes of it.
 
     Runs a simulator of the cache beside the real one, corrects it by what the provider reports, and
-    remembers the last request of each run. For one event loop at a time.
+    remembers the last request of each run. Usable from several event loops and threads; requests
+    wait for siblings of their own loop only.
     """
 
     def __init__(
@@ -97,14 +98,16 @@ class CacheTracker:
         Raises:
             ConfigurationError: the user's own marks break the provider's rules.
         """
-        prepared = self._prepare(layout, request, may_mark)
-        while (leader := self._leader(prepared)) is not None:
+        while True:
+            with self._memory.lock:
+                prepared = self._prepare(layout, request, may_mark)
+                leader = self._leader(prepared)
+                if leader is None:
+                    return self._started(prepared)
             try:
                 await asyncio.wait_for(leader.begun.wait(), _PATIENCE_S)
             except TimeoutError:
                 self._memory.flights.begin(leader)
-            prepared = self._prepare(layout, request, may_mark)
-        return self._started(prepared)
 
     def last(self, request: ModelRequest) -> Ticket | None:
         """Return the ticket of a run's last answered request, for keeping its prefix alive."""
@@ -184,7 +187,8 @@ class CacheTracker:
         if not self._options.wait_for_siblings or policy.readable not in _SOON_READABLE:
             return None
         n_read = prepared.plan.predicted.hit
-        found = self._memory.flights.leader(prepared.keys, n_read)
+        loop = asyncio.get_running_loop()
+        found = self._memory.flights.leader(prepared.keys, n_read, loop)
         if found is None:
             return None
         flight, end = found

@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Generic
 
 from agentkit.caching.options import CacheOptions
@@ -35,8 +36,8 @@ _LOGGER = logging.getLogger("agentkit.caching")
 class HostedModel(Generic[LayoutT]):
     """A model behind a provider's API, with its cache planned, watched and explained.
 
-    All agents that are given the same object share what is known about the cache. Usable from one
-    event loop at a time.
+    All agents that are given the same object share what is known about the cache; agents that name
+    the same model string are given the same. Usable from several event loops and threads.
 
     Args:
         adapter: speaks the provider's API.
@@ -101,10 +102,12 @@ class HostedModel(Generic[LayoutT]):
             body = self._adapter.body(layout, ticket.plan, request)
             ticket.sends(body)
             usage, note, last = Usage(), None, UsageEvent(usage=Usage())
+            clock = _VirtualClock.of(self._time)
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
                     ticket.response_began()
                     if isinstance(event, UsageEvent):
+                        event = event if clock is None else clock.timed(event)
                         last, note = event, event.cache_note or note
                         usage = usage.merge(event.usage)
                     elif isinstance(event, ModelEnd):
@@ -157,3 +160,25 @@ class HostedModel(Generic[LayoutT]):
 
     def __repr__(self) -> str:
         return f"HostedModel({self.label!r})"
+
+
+class _VirtualClock:
+    """Times an answer in a time that is not the machine's; adapters know only that one."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._sent_at = time.now()
+        self._ttft_s: float | None = None
+
+    @staticmethod
+    def of(time: Time) -> _VirtualClock | None:
+        """Return a clock that starts now; None where the machine's own is right."""
+        return None if isinstance(time, RealTime) else _VirtualClock(time)
+
+    def timed(self, event: UsageEvent) -> UsageEvent:
+        """Return the event with this clock's times; the first one comes with the first token."""
+        passed_s = (self._time.now() - self._sent_at).total_seconds()
+        if self._ttft_s is None:
+            self._ttft_s = passed_s
+        total_s = None if event.timing.total_s is None else passed_s
+        return replace(event, timing=Timing(ttft_s=self._ttft_s, total_s=total_s))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,8 +30,44 @@ _EXAMPLES: Mapping[str, str] = {
 EXAMPLES = tuple(_EXAMPLES.values())
 
 
-def hosted_model(prefix: str, rest: str) -> HostedModel[Any] | None:
-    """Return the model that `prefix:rest` names; None where the prefix is not one of ours.
+class HostedModels:
+    """One model for each model string, whoever names it first. Safe from any thread.
+
+    What a model knows of its provider's cache is worth more the more agents share it: siblings wait
+    for each other, and a changed prefix is compared with the one that was sent before.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._models: dict[str, HostedModel[Any]] = {}
+
+    def get(self, prefix: str, rest: str) -> HostedModel[Any] | None:
+        """Return the model that `prefix:rest` names; None where the prefix is not one of ours.
+
+        Raises:
+            UnknownModel: the rest of the string is of no use.
+        """
+        name = f"{prefix}:{rest}"
+        with self._lock:
+            if name not in self._models:
+                made = make_model(prefix, rest)
+                if made is None:
+                    return None
+                self._models[name] = made
+            return self._models[name]
+
+
+def hosted_models() -> HostedModels:
+    """Return the hosted models of this process.
+
+    This is process-wide state on purpose, as the engines of local models are: a provider's cache is
+    one for all agents of the process, and so is what is known of it.
+    """
+    return _MODELS
+
+
+def make_model(prefix: str, rest: str) -> HostedModel[Any] | None:
+    """Return a new model that `prefix:rest` names; None where the prefix is not one of ours.
 
     No SDK is imported and nothing is connected before the first request.
 
@@ -87,3 +124,6 @@ def _split(prefix: str, rest: str) -> tuple[str | None, str]:
             f'no model named in {prefix + ":" + rest!r}; write for example "{_EXAMPLES[prefix]}"'
         )
     return url, model
+
+
+_MODELS = HostedModels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from decimal import Decimal as D
@@ -16,7 +17,7 @@ from openai import AsyncOpenAI
 from agentkit import Agent, tool
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.simulate.served import Refused, Served
-from agentkit.caching.times import VirtualTime
+from agentkit.caching.times import RealTime, VirtualTime
 from agentkit.caching.verdict import Cause
 from agentkit.errors import ModelError
 from agentkit.fake import Ask, Call, Failure, FakeProvider, Reply
@@ -169,6 +170,61 @@ def test_siblings_wait_also_where_a_provider_has_no_marks() -> None:
 
     world.run(together)
     assert len([each for each in world.served if not each.read]) == 1
+
+
+@PROVIDERS
+def test_a_front_that_changes_between_two_agents_is_found_to_the_byte(provider: str) -> None:
+    world = World(calls_then_answers(1))
+    model = getattr(world, provider)()
+
+    async def both() -> Any:
+        for minute in (41, 42):
+            role = f"It is 09:{minute}. " + ROLE
+            agent = Agent(model=model, name="clerk", instructions=role)
+            result = await agent.run("Where is it?")
+        return result
+
+    shortfall = world.run(both).requests[0].verdict.shortfall
+    assert shortfall.cause is Cause.SEGMENT_CHANGED
+    assert shortfall.difference.segment == "system/role"
+    assert "09:41" in shortfall.difference.before
+    assert "09:42" in shortfall.difference.after
+
+
+def test_one_model_serves_several_event_loops_and_threads() -> None:
+    world = World(calls_then_answers(2))
+    fake, results = world.fake, []
+
+    def client() -> AsyncAnthropic:
+        http = httpx2.AsyncClient(transport=fake.transport(), timeout=None)
+        return AsyncAnthropic(api_key="k", base_url="http://fake", http_client=http)
+
+    class Fresh(AnthropicAdapter):
+        """Its SDK client belongs to the loop that asks, as one that the adapter makes itself."""
+
+        async def stream(self, body: Any) -> Any:
+            made = client()
+            inner = AnthropicAdapter("claude-sonnet-5-5", client=made)
+            async with made:
+                async for event in inner.stream(body):
+                    yield event
+
+    fake.time = RealTime()
+    fake.respond = lambda ask: Reply(text="Done.")
+    model = HostedModel(Fresh("claude-sonnet-5-5"))
+
+    def many() -> None:
+        for n in range(5):
+            agent = Agent(model=model, name="clerk", rules=RULES, instructions=ROLE)
+            results.append(agent.run_sync(f"Question {n}?"))
+
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 20
+    assert all(result.requests[0].verdict is not None for result in results)
 
 
 def test_without_waiting_all_siblings_pay_for_the_front() -> None:
@@ -331,3 +387,7 @@ def test_the_report_names_money_and_what_it_would_have_been_without_a_cache() ->
     paid = [each.cost.total for each in world.served if each.cost]
     assert sum(uncached, D(0)) > sum(paid, D(0)) * 2
     assert str(sum(paid, D(0)).normalize())[:6] in str(row)
+    assert result.cost is not None
+    assert result.cost.exact == sum(paid, D(0))
+    # The fake answers after two seconds of its own time.
+    assert {each.timing.ttft_s for each in result.requests} == {2.0}
