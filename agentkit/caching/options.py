@@ -29,6 +29,8 @@ class CacheOptions:
     """Most that may be spent to keep a prefix alive over one wait for tools; 0: never."""
     prices: PriceBook = field(default_factory=PriceBook)
     """Where prices come from; give `PriceBook(overrides=...)` for models of your own."""
+    priority: int = 0
+    """Higher is served sooner, at servers that can be asked for it (vLLM, SGLang)."""
     wait_for_siblings: bool = True
     """Whether a request waits while another writes the prefix that both have."""
 

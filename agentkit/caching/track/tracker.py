@@ -81,7 +81,7 @@ class CacheTracker:
         self._runs: Recent[str, Ticket] = Recent(RUNS_KEPT)
         """By run: its last request."""
         self._contexts: Recent[str, Ticket] = Recent(RUNS_KEPT)
-        """By digest of the context: the last answered request that had it."""
+        """By tenant and digest of the context: the last answered request that had it."""
 
     @property
     def policy(self) -> Policy:
@@ -150,7 +150,8 @@ class CacheTracker:
             return last.answered
         if not self._contexts:
             return None
-        known = (self._contexts.get(digest) for digest in reversed(request.context.chain))
+        names = (_context_name(request, digest) for digest in reversed(request.context.chain))
+        known = (self._contexts.get(name) for name in names)
         return next((ticket.answered for ticket in known if ticket is not None), None)
 
     def _draft(
@@ -171,6 +172,7 @@ class CacheTracker:
             slow_gap_s=pace.slow_gap_s,
             implicit_share=self._memory.implicit.share,
             keep_alive=self._options.keep_alive_usd > 0,
+            priority=self._options.priority,
             session=request.session or request.run_id,
             tenant=request.tenant,
             mask=request.allowed_tools,
@@ -219,8 +221,12 @@ class CacheTracker:
             self._rates.note(prepared.plan.key_base, prepared.at)
         ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
         self._runs[request.run_id] = ticket
-        self._contexts[request.context.digest] = ticket
+        self._contexts[_context_name(request, request.context.digest)] = ticket
         return ticket
+
+
+def _context_name(request: ModelRequest, digest: str) -> str:
+    return f"{digest} {request.tenant}"
 
 
 _SOON_READABLE = (ReadableWhen.RESPONSE_BEGINS, ReadableWhen.RESPONSE_ENDS)
