@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from typing import TypeAlias
 
+from agentkit.context.lint_days import today
 from agentkit.context.lint_patterns import Sighting, sightings
 from agentkit.context.segment import Document, Segment, SystemText, ToolList
 from agentkit.context.tier import Tier
@@ -39,9 +41,20 @@ class Finding:
         return f"{self.kind} {self.text!r} in {where}: {self.fix}"
 
 
-def lint(segment: Segment, source_of: SourceFinder | None = None) -> tuple[Finding, ...]:
-    """Return what looks volatile in a SYSTEM or TOOLS segment; other tiers may hold anything."""
-    return tuple(_findings(segment, source_of))
+def lint(
+    segment: Segment,
+    source_of: SourceFinder | None = None,
+    *,
+    days: frozenset[date] | None = None,
+) -> tuple[Finding, ...]:
+    """Return what looks volatile in a SYSTEM or TOOLS segment; other tiers may hold anything.
+
+    Args:
+        segment: what to search.
+        source_of: finds the line that supplied a piece of its text.
+        days: on which it was built, by default today: that date is volatile, others are not.
+    """
+    return tuple(_findings(segment, source_of, today() if days is None else days))
 
 
 def warn_volatile(
@@ -65,9 +78,11 @@ def fix_for(tier: Tier) -> str:
     return _FIXES[tier]
 
 
-def _findings(segment: Segment, source_of: SourceFinder | None) -> Iterator[Finding]:
+def _findings(
+    segment: Segment, source_of: SourceFinder | None, days: frozenset[date]
+) -> Iterator[Finding]:
     text = _stable_text(segment)
-    for sighting in _seen(text):
+    for sighting in _seen(text, days):
         found = text[sighting.start : sighting.end]
         yield Finding(
             segment=name_of(segment),
@@ -79,9 +94,9 @@ def _findings(segment: Segment, source_of: SourceFinder | None) -> Iterator[Find
 
 
 @lru_cache(maxsize=32)
-def _seen(text: str) -> tuple[Sighting, ...]:
+def _seen(text: str, days: frozenset[date]) -> tuple[Sighting, ...]:
     # Programs make the same agent again for each request of theirs.
-    return tuple(sightings(text))
+    return tuple(sightings(text, days))
 
 
 def _stable_text(segment: Segment) -> str:

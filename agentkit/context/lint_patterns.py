@@ -7,8 +7,11 @@ is tried only near a hint: a piece of text that each of its matches has, and tha
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import date
+
+from agentkit.context.lint_days import hints_of, pattern_of
 
 _REACH = 2_000
 """How far from its hint a match may reach, in characters; never beyond its line."""
@@ -25,13 +28,17 @@ class Sighting:
     """What to do about this kind in particular; None: what its tier says."""
 
 
-def sightings(text: str) -> Iterator[Sighting]:
-    """Yield what looks volatile; each piece of text once, named by the first pattern that fits."""
+def sightings(text: str, days: Collection[date] = ()) -> Iterator[Sighting]:
+    """Yield what looks volatile; each piece of text once, named by the first pattern that fits.
+
+    `days` are those on which the text was built: a date is volatile only where it is today's.
+    """
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters have a longer lower case, which moves the rest
         lowered = re.sub("[A-Z]", lambda match: match.group().lower(), text)
     taken: list[tuple[int, int]] = []
-    for volatile in _VOLATILE:
+    todays = (_Volatile("current date", pattern_of(day), hints_of(day)) for day in sorted(days))
+    for volatile in (*_VOLATILE, *todays):
         for start, end in _matches(volatile, text, lowered):
             if all(end <= other_start or start >= other_end for other_start, other_end in taken):
                 taken.append((start, end))
@@ -102,6 +109,15 @@ _DATE = (
 )
 _UNITS = r"(?:s|sec(?:ond)?s?|m|min(?:ute)?s?|h|hours?|d|days?|weeks?|months?|years?)"
 _AGO = rf"(?:about |~)?(?:\d+|an?|one) ?{_UNITS} ago"
+_UNLESS = "".join(
+    f"(?<!{word} )"
+    for word in (
+        *("if", "when", "whenever", "until", "till", "once", "after", "before", "unless"),
+        *("that", "while", "as", "for", "by", "since", "from", "whether", "so"),
+    )
+)
+"""A time behind one of these words is a condition, and none that a clock has said."""
+_CLOCK = r"(?:[01]?\d|2[0-3]):[0-5]\d(?!\d|:\d)(?: ?[ap]\.?m\b\.?)?"
 _URL = r"https?://[^\s\"'<>)\\]*"
 _RUNS = (
     *("session", "conversation", "thread", "request", "run", "trace", "span"),
@@ -141,8 +157,11 @@ _VOLATILE = (
         tuple(f":{digit}" for digit in _DIGITS),
     ),
     _Volatile(
-        "time of day",
-        re.compile(r"\b(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?\b"),
+        "timestamp",
+        re.compile(
+            r"\b\d{1,2}([./])\d{1,2}\1\d{4},? \d{1,2}:[0-5]\d(?::[0-5]\d)?"
+            r"(?i: ?[ap]\.?m\b)?(?!\w)"
+        ),
         tuple(f":{digit}" for digit in _DIGITS),
     ),
     _Volatile(
@@ -156,6 +175,29 @@ _VOLATILE = (
             *("today", "current date", "current day", "current time"),
             *("the date now", "the time now", "date and time"),
         ),
+    ),
+    _Volatile(
+        "time of day",
+        re.compile(
+            rf"(?i)\b(?=[ilnst]){_UNLESS}(?:it is|it['’]s|the time is|now(?: is)?"
+            rf"|(?:local|server|system) time(?: is)?)(?: now| currently| just| exactly)?:? {_CLOCK}"
+            r"(?! ?(?:to|until|till|or|and|min\w*|hours?|h)\b)(?! ?[-–])"
+        ),
+        tuple(f":{digit}" for digit in _DIGITS),
+    ),
+    _Volatile(
+        "time of day",
+        # As `%I:%M %p` writes it. People's hours are round; 11:59 and 12:01 are deadlines.
+        re.compile(
+            r"\b(?!11:59|12:01)(?:0?[1-9]|1[0-2]):[0-5][1-46-9]"
+            r" ?(?:AM|PM|am|pm|[ap]\.m\.)(?!\w|-[a-z])"
+        ),
+        tuple(f":{digit}" for digit in _DIGITS),
+    ),
+    _Volatile(
+        "time of day",
+        re.compile(r"\b(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?\b"),
+        tuple(f":{digit}" for digit in _DIGITS),
     ),
     _Volatile(
         "relative age",
@@ -219,7 +261,8 @@ _VOLATILE = (
     ),
     _Volatile(
         "epoch time",
-        re.compile(r"\b1[6-9]\d{8}(?:\d{3})?(?:\.\d+)?\b"),
+        # In seconds, milliseconds, microseconds or nanoseconds.
+        re.compile(r"\b1[6-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?\b"),
         re.compile(r"1[6-9]\d{8}"),
     ),
     _Volatile(

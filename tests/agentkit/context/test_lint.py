@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from agentkit.context import Document, Segment, SystemPart, SystemText, ToolList, lint_patterns
 from agentkit.context.lint import VolatileTextWarning, lint, warn_volatile
+
+TODAY = frozenset({date(2026, 11, 29)})  # a Sunday
 
 VOLATILE = [
     ("Now: 2026-11-29T14:32:16Z.", "timestamp", "2026-11-29T14:32:16Z"),
@@ -33,6 +36,22 @@ VOLATILE = [
     ("Today is Monday, 29 November 2026.", "current date", "Today is Monday, 29 November 2026"),
     ("today's date: November 29, 2026", "current date", "today's date: November 29, 2026"),
     ("Today is Sunday.", "current date", "Today is Sunday"),
+    ("Today is Monday", "current date", "Today is Monday"),
+    ("You work on Sunday, November 29", "current date", "Sunday, November 29"),
+    ("29.11.2026", "current date", "29.11.2026"),
+    ("Rates of 2026-11-29:", "current date", "2026-11-29"),
+    ("(11/29/2026)", "current date", "11/29/2026"),
+    ("As of Nov 29th, 2026, this holds.", "current date", "Nov 29th, 2026"),
+    ("29.11.2026 18:59", "timestamp", "29.11.2026 18:59"),
+    ("28.11.2026 18:59:07", "timestamp", "28.11.2026 18:59:07"),
+    ("11/28/2026, 6:59 PM", "timestamp", "11/28/2026, 6:59 PM"),
+    ("It is 18:58", "time of day", "It is 18:58"),
+    ("It's now 6:55 am.", "time of day", "It's now 6:55 am."),
+    ("Server time: 07:00", "time of day", "Server time: 07:00"),
+    ("06:58 PM", "time of day", "06:58 PM"),
+    ("since 1764426736123", "epoch time", "1764426736123"),
+    ("since 1764426736123456", "epoch time", "1764426736123456"),
+    ("seed 1764426736123456789", "epoch time", "1764426736123456789"),
     ("Current time: 9:41 am", "current date", "Current time: 9:41 am"),
     ("The current date is 29.11.2026", "current date", "The current date is 29.11.2026"),
     ("notes.md (3 minutes ago)", "relative age", "(3 minutes ago)"),
@@ -56,7 +75,7 @@ VOLATILE = [
 
 @pytest.mark.parametrize(("text", "kind", "found"), VOLATILE)
 def test_volatile_text_is_found(text: str, kind: str, found: str | None) -> None:
-    (finding,) = lint(Segment(SystemText(SystemPart.ROLE, text)))
+    (finding,) = lint(Segment(SystemText(SystemPart.ROLE, text)), days=TODAY)
 
     assert finding.kind == kind
     assert finding.segment == "system/role"
@@ -96,12 +115,48 @@ INNOCENT = [
     "Age: 18 or older. Age: 18 years or more.",
     "The default timeout is 30 s; wait 5 min between attempts.",
     "Sizes are thread_store 4096 and resp_cache 8192.",
+    "Valid from 28.11.2026 to 30.11.2026, or 2026-12-01.",
+    "Closed on Sunday, December 27, and on Monday, November 30.",
+    "Version 29.11.2026.1 of schema-2026-11-29.json.",
+    "If it is 18:58, say that we close soon; when the time is 9:00, open.",
+    "Check-in is at 3:00 PM; hand it in before 11:59 PM, or by 12:01 AM.",
+    "From now 9:00 to 17:30 is open. It is 9:00 to 17:30 on Fridays.",
+    "It is 10:30 minutes long. The closing time is 18:00.",
+    "Call +49 1764 426736, or 17644267361 2345.",
+    "Article 12:30 PMQ; John 3:16 AM-radio.",
 ]
 
 
 @pytest.mark.parametrize("text", INNOCENT)
 def test_stable_text_is_left_alone(text: str) -> None:
-    assert lint(Segment(SystemText(SystemPart.RULES, text))) == ()
+    assert lint(Segment(SystemText(SystemPart.RULES, text)), days=TODAY) == ()
+
+
+def test_a_date_is_volatile_on_its_own_day_only() -> None:
+    role = Segment(SystemText(SystemPart.ROLE, "The rates of 29 November 2026 hold."))
+
+    assert [finding.text for finding in lint(role, days=TODAY)] == ["29 November 2026"]
+    assert lint(role, days=frozenset({date(2026, 11, 30)})) == ()
+
+
+@given(st.dates(min_value=date(1000, 1, 1)), st.booleans())
+def test_a_day_is_found_in_each_way_of_writing_it_and_its_neighbours_are_not(
+    day: date, is_next: bool
+) -> None:
+    other = day + timedelta(days=1 if is_next and day < date.max else -1)
+    for way in ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%A, %d %B %Y", "%B %d, %Y", "%a %b %d %Y"):
+        text = f"It holds on {day.strftime(way)}."
+        found = list(lint_patterns.sightings(text, {day}))
+        assert [text[each.start : each.end] for each in found] == [day.strftime(way)]
+        assert list(lint_patterns.sightings(text, {other})) == [] or way == "%d/%m/%Y"
+
+
+def test_the_day_is_todays_if_nobody_says_another() -> None:
+    written = datetime.now(UTC).strftime("%d.%m.%Y")
+    role = Segment(SystemText(SystemPart.ROLE, f"Rates of {written}."))
+    findings = lint(role) or lint(role)  # a midnight may lie between the two lines
+
+    assert [finding.text for finding in findings] == [written]
 
 
 def tools(description: str) -> Segment:
@@ -176,13 +231,15 @@ PIECES = st.lists(
 @given(PIECES)
 def test_searching_near_hints_finds_what_searching_everything_finds(pieces: list[str]) -> None:
     text = " ".join(pieces)
+    kinds: dict[str, set[tuple[int, int]]] = {}
     for kind in lint_patterns._VOLATILE:
         everywhere = [match.span() for line in _lines(text) for match in _all(kind, *line, text)]
         assert list(lint_patterns._matches(kind, text, text.lower())) == everywhere or (
             len(text.lower()) != len(text)
         )
-        near = [each for each in lint_patterns.sightings(text) if each.kind == kind.kind]
-        assert all((each.start, each.end) in everywhere for each in near)
+        kinds.setdefault(kind.kind, set()).update(everywhere)
+    for each in lint_patterns.sightings(text):
+        assert (each.start, each.end) in kinds[each.kind]
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
