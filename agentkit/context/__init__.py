@@ -8,7 +8,7 @@ version.py   a changed front: append what changed, or begin a new epoch, by pric
 compact.py   a summary from the cache, and the epoch that begins with it; with
              compaction_rule.py, sizes.py, turns.py
 provider_edits.py  when a provider's own clearing of tool results is better; prices.py: what counts
-lint.py      finds volatile text (clocks, ids, temp paths) in the stable tiers; lint_patterns.py, lint_days.py
+lint.py      finds volatile text (clocks, ids, temp paths): lint_patterns.py, lint_days.py
 lint_builds.py  compares two builds of an agent; sources.py: the line that supplied a text
 This package knows neither tools nor models; the toolset hands in finished bytes, and prices are
 numbers that the rules are given. Importing it loads none of the rules.
