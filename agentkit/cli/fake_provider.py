@@ -17,6 +17,19 @@ if TYPE_CHECKING:
 
 _SHUTDOWN_S = 2
 """How long open answers may go on after Ctrl-C."""
+_CHAT_STRINGS = (
+    ("deepseek", "/deepseek", "deepseek-flash"),
+    ("openai-chat", "/v1", "gpt-6.1-sol"),
+    ("openrouter", "/openrouter/v1", "anthropic/claude-sonnet-5-5"),
+    ("xai", "/xai/v1", "grok-4.7"),
+    ("mistral", "/mistral/v1", "mistral-large-4"),
+    ("groq", "/groq/v1", "openai/gpt-oss-120b"),
+    ("moonshot", "/moonshot/v1", "kimi-k3"),
+    ("vllm", "/vllm/v1", "org/model"),
+    ("sglang", "/sglang/v1", "org/model"),
+    ("trtllm", "/trtllm/v1", "org/model"),
+)
+"""What is shown for each API of OpenAI's kind: prefix, path and a model."""
 
 
 def fake_provider(
@@ -101,20 +114,36 @@ def _switches(given: list[str]) -> Switches:
 
 
 def _instructions(url: str) -> str:
+    strings = [
+        (f"{prefix}:{url}{path}#{model}", _key_of(prefix)) for prefix, path, model in _CHAT_STRINGS
+    ]
+    width = max(len(string) for string, _ in strings)
+    listed = "\n".join(f"  {string:<{width}}  {key}".rstrip() for string, key in strings)
     return f"""\
 fake provider at {url} (Ctrl-C stops). Any text is an API key; each key has caches of its own.
 
   Anthropic   ANTHROPIC_BASE_URL={url}      ANTHROPIC_API_KEY=any
   OpenAI      OPENAI_BASE_URL={url}/v1      OPENAI_API_KEY=any
-  DeepSeek    base_url="{url}/deepseek"     (OpenAI's client)
-  vLLM        base_url="{url}/vllm/v1"      (and sglang, trtllm, xai, mistral, groq, moonshot)
   Gemini      GOOGLE_GEMINI_BASE_URL={url}  GEMINI_API_KEY=any
+
+With these, anthropic:..., openai:... and gemini:... go here. For others the URL is a part of
+agentkit's model string, from `:` to `#`; OpenAI's client takes it as base_url:
+
+{listed}
 
   ledger      {url}/__ledger__              ?format=text for people
 
 The model says "ok". A line of the user's text tells it more: /say TEXT, /think TEXT,
 /call TOOL {{"json": "arguments"}}, /fail STATUS [RETRY_AFTER].
 """
+
+
+def _key_of(prefix: str) -> str:
+    """Return what to set for the key, empty for servers that have none."""
+    from agentkit.models.hosted.openai_chat.profiles import PROFILES
+
+    variable = PROFILES["openai" if prefix == "openai-chat" else prefix].key_variable
+    return f"{variable}=any" if variable else ""
 
 
 def _listening_socket(host: str, port: int) -> socket.socket:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 from typer.testing import CliRunner
 
+from agentkit import Agent
 from agentkit.cli import app
+from agentkit.models import resolve_model
+from agentkit.models.hosted.model import HostedModel
+from agentkit.models.hosted.resolve import EXAMPLES
 
 ROOT = Path(__file__).parents[3]
 
@@ -44,6 +51,47 @@ def test_it_serves_until_it_is_interrupted_and_then_says_what_it_served(as_json:
         assert json.loads(output)["totals"][0]["requests"] == 1
     else:
         assert "openai:gpt-6-sol" in output
+
+
+def test_each_model_string_that_it_shows_works_against_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    command = [sys.executable, "-m", "agentkit", "fake-provider", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            banner = "".join(_until(process.stderr, "/fail"))
+            for variable in re.findall(r"(\w+_API_KEY)=any", banner):
+                monkeypatch.setenv(variable, "any")
+            strings = re.findall(r"^  ([\w-]+:http\S+#\S+)", banner, re.MULTILINE)
+            assert asyncio.run(_say_hello(strings)) == ["hello"] * len(strings)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=30)
+    prefixes = {string.partition(":")[0] for string in strings}
+    assert prefixes == {example.partition(":")[0] for example in EXAMPLES} - {
+        *("anthropic", "openai", "gemini"),  # by variables of their clients
+        "alibaba",  # has no simulator
+    }
+
+
+async def _say_hello(strings: list[str]) -> list[str]:
+    answers = []
+    for string in strings:
+        model = resolve_model(string)
+        assert isinstance(model, HostedModel)
+        answers.append((await Agent(model=model, name="caller").run("/say hello")).output)
+        await model.aclose()
+    return answers
+
+
+def _until(lines: Iterable[str], text: str) -> Iterator[str]:
+    for line in lines:
+        yield line
+        if text in line:
+            return
 
 
 @pytest.mark.parametrize(
