@@ -225,7 +225,7 @@ class Agent(Generic[Deps, Output]):
         if session is not None:
             await session.stack.aclose()
 
-    # What a subclass may override. None of it can change the prefix.
+    # What a subclass may override. None of it can change what was sent before.
 
     def tool_choice(self, turn: int) -> ToolChoice:
         """Return whether the model may, must not or must call a tool. `turn` counts from 0."""

@@ -7,6 +7,7 @@ import heapq
 import itertools
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -29,11 +30,15 @@ class Time(Protocol):
 
 
 class RealTime:
-    """The machine's own time."""
+    """The machine's own time; it never goes back, whatever is done to the clock on the wall."""
+
+    def __init__(self) -> None:
+        self._start = datetime.now(UTC)
+        self._started_s = monotonic()
 
     def now(self) -> datetime:
         """Return the time in UTC."""
-        return datetime.now(UTC)
+        return self._start + timedelta(seconds=monotonic() - self._started_s)
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -28,7 +28,10 @@ class ToolName:
 
 
 ToolChoice: TypeAlias = Literal["auto", "none", "required"] | ToolName
-"""Whether the model may, must not or must call a tool, or one tool. Never changes the prefix."""
+"""Whether the model may, must not or must call a tool, or one tool.
+
+It never changes the prompt's bytes. At Anthropic a change of it loses the cached messages, though
+not the tools and the system text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.caching.track.tracker import CacheTracker
 from agentkit.context import Context
 from agentkit.models import ModelRequest
-from agentkit.models.hosted.wire import Body, Layout, WireBlock
+from agentkit.models.hosted.wire import Layout, WireBlock
 from agentkit.toolset import Toolset
 from agentkit.usage import Usage
 
@@ -153,7 +153,6 @@ class _Replay:
             self._go_to(recorded.at_s)
             layout = _layout(recorded, self._model)
             ticket = await self._tracker.enter(layout, _request(recorded, number))
-            ticket.sends(Body(data=b""))
             request = ticket.plan.applied(layout.cache_request)
             self.uses.append(Use(at=self._time.now(), request=request))
             flight = self._cache.begin(request)

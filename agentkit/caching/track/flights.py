@@ -21,6 +21,8 @@ class Flight:
     """Blocks behind which it writes an entry; None: behind each."""
     loop: asyncio.AbstractEventLoop | None = None
     """Where it runs: only there can it be waited for."""
+    failed: bool = False
+    """Whether the provider failed before its answer began."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the response begins, or the request is over."""
 

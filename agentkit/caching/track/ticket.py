@@ -30,7 +30,7 @@ from agentkit.caching.track.implicit import ImplicitShare
 from agentkit.caching.track.scale import Counted, Sized, TokenScale
 from agentkit.caching.verdict import Verdict
 from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.wire import Body, Layout
+from agentkit.models.hosted.wire import Layout
 from agentkit.usage import Usage
 
 RUNS_KEPT = 256
@@ -108,12 +108,13 @@ class Ticket:
             prepared.policy,
             cache_request=prepared.draft.request,
         )
-        self._body: Body | None = None
         self._split: InputSplit | None = None
         self._total: int | None = None
         self._spent_usd = Decimal(0)
         self._used_at = prepared.at
         self._still_writing = _is_coming(prepared)
+        # As it is now: until this request is answered, others may have sent the front again.
+        self._front = memory.fronts.get(self._front_name, (None, None))
         self._is_over = False
         self.is_answered = False
         """Whether its answer came to its end."""
@@ -144,10 +145,14 @@ class Ticket:
         return self if self.is_answered else self._before
 
     @property
-    def body(self) -> Body:
-        """What was sent."""
-        assert self._body is not None, "sent() was not called"
-        return self._body
+    def layout(self) -> Layout:
+        """Its pieces."""
+        return self._prepared.layout
+
+    @property
+    def request(self) -> ModelRequest:
+        """What was asked."""
+        return self._prepared.request
 
     @property
     def counted(self) -> Counted | None:
@@ -166,10 +171,6 @@ class Ticket:
     def sent(self) -> Sent:
         """What was sent, with what the cache keeps of it once it is answered."""
         return self._sent
-
-    def sends(self, body: Body) -> None:
-        """These are its bytes."""
-        self._body = body
 
     @_locked
     def response_began(self) -> None:
@@ -205,11 +206,16 @@ class Ticket:
         return verdict
 
     @_locked
-    def abandon(self) -> None:
-        """It failed or was cancelled; nothing after `finish`."""
+    def abandon(self, *, outage: bool = False) -> None:
+        """It failed or was cancelled; nothing after `finish`.
+
+        `outage`: the provider failed, so that siblings which waited for it had better not wait for
+        the next one.
+        """
         if self._is_over:
             return
         self._is_over = True
+        self._flight.failed = outage
         if self._shadow is not None:
             self._shadow.abort()
         self.memory.flights.begin(self._flight)
@@ -275,7 +281,7 @@ class Ticket:
     def _judged(self, usage: Usage, note: str | None, parts: Sequence[ModelUsage]) -> Verdict:
         prepared, before = self._prepared, self._before
         request = prepared.request
-        front, front_epoch = self._front()
+        front, front_epoch = self._front
         epoch = front_epoch if before is None else before.epoch
         return judge(
             plan=self.plan,
@@ -309,17 +315,13 @@ class Ticket:
     def _estimated(self) -> int:
         return self._prepared.layout.cache_request.tokens()
 
-    def _front(self) -> tuple[Sent | None, int | None]:
-        """What the agent's runs share, as its last run has sent it."""
-        return self.memory.fronts.get(self._front_name, (None, None))
-
     @property
     def _front_name(self) -> str:
         # Tenants, and sessions that were spread over several keys, share no entries. The key itself
         # follows from the front's bytes: it must not hide that they have changed.
         request, plan = self._prepared.request, self.plan
         shard = (plan.cache_key or "").removeprefix(plan.key_base or "")
-        return "\n".join((request.tenant, request.agent, shard))
+        return "\n".join((request.tenant, _agent_of(request), shard))
 
     def _remember_front(self) -> None:
         ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
@@ -387,6 +389,19 @@ def _shadow_flight(shadow: SimulatedCache, prepared: Prepared) -> InFlight | Non
     flight = shadow.begin(prepared.plan.applied(prepared.draft.request))
     # What the simulator refuses the provider may still take.
     return None if isinstance(flight, Refused) else flight
+
+
+def _agent_of(request: ModelRequest) -> str:
+    """Return what tells an agent from others; without a name that is its source line."""
+    if request.agent != _NO_NAME:
+        return request.agent
+    segments = request.context.front.segments
+    sources = (request.sources.get(segment.digest) for segment in reversed(segments))
+    return next((source for source in sources if source), request.agent)
+
+
+_NO_NAME = "agent"
+"""What an `Agent` is called that was given no name and is of no subclass."""
 
 
 def _writes(prepared: Prepared) -> frozenset[int] | None:

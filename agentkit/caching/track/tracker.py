@@ -98,16 +98,20 @@ class CacheTracker:
         Raises:
             ConfigurationError: the user's own marks break the provider's rules.
         """
+        may_wait = self._options.wait_for_siblings
         while True:
             with self._memory.lock:
                 prepared = self._prepare(layout, request, may_mark)
-                leader = self._leader(prepared)
+                leader = self._leader(prepared) if may_wait else None
                 if leader is None:
                     return self._started(prepared)
             try:
                 await asyncio.wait_for(leader.begun.wait(), _PATIENCE_S)
             except TimeoutError:
                 self._memory.flights.begin(leader)
+                may_wait = False
+            # In an outage each would fail after the other; so all try at once.
+            may_wait = may_wait and not leader.failed
 
     def last(self, request: ModelRequest) -> Ticket | None:
         """Return the ticket of a run's last answered request, for keeping its prefix alive."""
@@ -186,7 +190,7 @@ class CacheTracker:
     def _leader(self, prepared: Prepared) -> Flight | None:
         """Return the request to wait for, if that is cheaper than to pay for the prefix twice."""
         policy = prepared.policy
-        if not self._options.wait_for_siblings or policy.readable not in _SOON_READABLE:
+        if policy.readable not in _SOON_READABLE:
             return None
         n_read = prepared.plan.predicted.hit
         loop = asyncio.get_running_loop()
@@ -219,6 +223,9 @@ class CacheTracker:
             self._gaps_of(request, prepared.policy).learn(gap_s)
         if prepared.plan.key_base is not None:
             self._rates.note(prepared.plan.key_base, prepared.at)
+        if (old := self._runs.get(request.run_id)) is not None:
+            # Only the last request of a run is worth its memory.
+            self._contexts.pop(_context_name(old.request, old.request.context.digest), None)
         ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
         self._runs[request.run_id] = ticket
         self._contexts[_context_name(request, request.context.digest)] = ticket

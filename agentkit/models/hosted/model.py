@@ -16,7 +16,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Generic
+from typing import Generic, cast
 
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.policy.edits import ContextEdit, context_edits
@@ -25,10 +25,14 @@ from agentkit.caching.track.ticket import Ticket
 from agentkit.caching.track.tracker import CacheTracker
 from agentkit.caching.verdict import Verdict
 from agentkit.context.prices import Prices
+from agentkit.errors import ModelError
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Adapter, Closing, LayoutT, Refusing
 from agentkit.usage import Timing, Usage
+
+_PING_AGAIN_S = 5.0
+"""After a failed ping; it comes early enough for a few of them."""
 
 _LOGGER = logging.getLogger("agentkit.caching")
 
@@ -98,10 +102,9 @@ class HostedModel(Generic[LayoutT]):
         layout = self._adapter.layout(request)
         refused = () if self._refusing is None else self._refusing.refused_fields
         ticket = await self._tracker.enter(layout, request, may_mark=not refused)
+        usage, note, last = Usage(), None, UsageEvent(usage=Usage())
         try:
             body = self._adapter.body(layout, ticket.plan, request)
-            ticket.sends(body)
-            usage, note, last = Usage(), None, UsageEvent(usage=Usage())
             clock = _VirtualClock.of(self._time)
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
@@ -114,6 +117,12 @@ class HostedModel(Generic[LayoutT]):
                         planned = last.first or usage
                         yield CacheEvent(ticket.finish(planned, note=note, parts=last.parts))
                     yield event
+        except ModelError as error:
+            if usage != Usage():
+                # What was used until then is paid for, too.
+                yield CacheEvent(ticket.finish(last.first or usage, note=note, parts=last.parts))
+            ticket.abandon(outage=error.retryable)
+            raise
         finally:
             ticket.abandon()
 
@@ -153,7 +162,15 @@ class HostedModel(Generic[LayoutT]):
         while (wait_s := ticket.next_ping_s()) is not None:
             await self._time.sleep(wait_s)
             begun_at = self._time.now()
-            event = await self._adapter.touch(ticket.body)
+            layout = cast("LayoutT", ticket.layout)  # the adapter's own
+            body = self._adapter.body(layout, ticket.plan, ticket.request)
+            try:
+                event = await self._adapter.touch(body)
+            except ModelError as error:
+                if not error.retryable:
+                    raise
+                await self._time.sleep(error.retry_after_s or _PING_AGAIN_S)
+                continue
             if not isinstance(event, UsageEvent):
                 return
             on_ping(event.usage, event.timing, ticket.pinged(event.usage, at=begun_at))

@@ -261,6 +261,84 @@ def test_when_the_leader_fails_another_goes_ahead() -> None:
     assert len([each for each in world.served if not each.read]) == 1
 
 
+def test_in_an_outage_siblings_do_not_fail_one_after_the_other() -> None:
+    world = World(lambda ask: Failure(status=503, after_s=20.0))
+    agent = world.agent(world.anthropic(), max_retries=0)
+
+    async def together() -> list[Any]:
+        runs = (agent.run(f"Question {n}?") for n in range(8))
+        return await asyncio.gather(*runs, return_exceptions=True)
+
+    start = world.time.now()
+    outcomes = world.run(together)
+    assert all(isinstance(each, ModelError) for each in outcomes)
+    assert (world.time.now() - start).total_seconds() < 60
+
+
+def test_what_a_broken_answer_has_used_is_on_the_bill() -> None:
+    def respond(ask: Ask) -> Reply:
+        breaks = None if len(world.fake.records) > 1 else 1
+        return Reply(text="A long answer. " * 50, breaks_after=breaks)
+
+    world = World(respond)
+    agent = world.agent(world.anthropic())
+
+    result = world.run(lambda: agent.run("Where is it?"))
+
+    assert len(result.requests) == 2
+    assert all(each.verdict is not None for each in result.requests)
+    assert result.requests[0].verdict.actual.written > 1_000
+
+
+def test_a_ping_that_fails_once_is_tried_again() -> None:
+    pings: list[Ask] = []
+
+    def respond(ask: Ask) -> Reply | Failure:
+        if ask.body.get("max_tokens") == 0:
+            pings.append(ask)
+            if len(pings) == 1:
+                return Failure(status=529)
+        return calls_then_answers(2)(ask)
+
+    world = World(respond)
+    world.tool_s = 500.0
+    result = world.run(lambda: world.agent(world.anthropic()).run("Where is it?"))
+
+    assert len(pings) >= 2
+    assert result.requests[-1].verdict.actual.read > 1_000
+
+
+def test_the_leader_is_not_blamed_for_what_its_siblings_read_before_it_ended() -> None:
+    def respond(ask: Ask) -> Reply:
+        slow = "first" in ask.user_text
+        return Reply(text="Done.", first_byte_s=1.0, seconds=60.0 if slow else 1.0)
+
+    world = World(respond)
+    agent = world.agent(world.anthropic())
+
+    async def together() -> list[Any]:
+        leader = asyncio.create_task(agent.run("The first question"))
+        await world.time.sleep(0.5)
+        others = [asyncio.create_task(agent.run(f"Another question, {n}")) for n in range(3)]
+        return [await task for task in (leader, *others)]
+
+    for result in world.run(together):
+        assert result.requests[0].verdict.shortfall is None
+
+
+def test_agents_without_a_name_are_not_compared_with_each_other() -> None:
+    world = World(calls_then_answers(1))
+    model = world.anthropic()
+
+    async def both() -> list[Any]:
+        first = await Agent(model=model, instructions="You add. " * 400).run("1 + 1?")
+        second = await Agent(model=model, instructions="You divide. " * 400).run("1 / 1?")
+        return [first, second]
+
+    for result in world.run(both):
+        assert result.requests[0].verdict.shortfall is None
+
+
 def test_a_cancelled_leader_holds_nobody_up() -> None:
     world = World(calls_then_answers(1))
     agent = world.agent(world.anthropic())
