@@ -119,6 +119,17 @@ def deepseek(http: httpx2.AsyncClient, time: VirtualTime, model: str) -> Any:
     return ChatAdapter(model, profile=DEEPSEEK, client=client)
 
 
+def gemini(http: httpx2.AsyncClient, time: VirtualTime, model: str) -> Any:
+    from google.genai import Client
+    from google.genai.types import HttpOptions
+
+    from agentkit.models.hosted.gemini import GeminiAdapter
+
+    options = HttpOptions(base_url="http://fake", httpx_async_client=http)
+    client = Client(vertexai=False, api_key="bench", http_options=options)
+    return GeminiAdapter(model, client=client, time=time)
+
+
 TARGETS = (
     Target(provider=Provider.ANTHROPIC, model="claude-sonnet-5-5", life_s=300, connect=anthropic),
     Target(provider=Provider.OPENAI, model="gpt-6.1-sol", life_s=1_800, connect=responses),
@@ -129,6 +140,7 @@ TARGETS = (
         connect=deepseek,
         sees=False,
     ),
+    Target(provider=Provider.GEMINI, model="gemini-3.8-flash", life_s=3_600, connect=gemini),
 )
 
 
