@@ -133,8 +133,35 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
 
 
 def rejected_cache_fields(message: str) -> tuple[str, ...]:
-    """Return the cache fields that a refusal names: what a gateway does not know."""
-    return tuple(name for name in CACHE_FIELDS if name in message)
+    """Return the cache fields of which a refusal says that a gateway does not know them."""
+    return tuple(name for name in CACHE_FIELDS if says_unknown(message, name))
+
+
+def says_unknown(message: str, name: str) -> bool:
+    """Return whether a refusal says that a field is not known.
+
+    One that is about the field's value, place, number or order says nothing of the kind: without
+    the field nothing would be cached any more.
+    """
+    if name not in message:
+        return False
+    quoted = re.escape(name)
+    behind = rf"{quoted}\W{{0,3}}(\w+ )?((is|are|was) )?{_NOT_TAKEN}"
+    before = rf"(invalid value|not support)\W+{quoted}\b"
+    near = re.search(f"{behind}|{before}", message, re.IGNORECASE)
+    return near is not None or UNKNOWN_FIELD.search(message) is not None
+
+
+_NOT_TAKEN = (
+    r"(not (yet |currently )?(permitted|allowed|supported|recognized|expected|known)"
+    r"|un(known|recognized|expected|supported))"
+)
+UNKNOWN_FIELD = re.compile(
+    r"extra (inputs|fields)|additional propert|(unknown|unrecognized|unexpected|unsupported)"
+    r"( request)? (argument|field|key|keyword|parameter|property)",
+    re.IGNORECASE,
+)
+"""How servers say that they do not know a field, without naming it."""
 
 
 def count(fields: object, name: str) -> int | None:

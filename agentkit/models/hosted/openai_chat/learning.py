@@ -8,17 +8,15 @@ from agentkit.caching.policy import UsageField
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.models.hosted.openai_chat.body import ChatBody, dropped_with
 from agentkit.models.hosted.openai_chat.profiles import Profile
-from agentkit.models.hosted.openai_common import CacheFieldsRefusedWarning
+from agentkit.models.hosted.openai_common import (
+    UNKNOWN_FIELD,
+    CacheFieldsRefusedWarning,
+    says_unknown,
+)
 from agentkit.models.hosted.wire import Body
 from agentkit.usage import Usage
 from agentkit.warn import warn_user
 
-_UNKNOWN_FIELD = re.compile(
-    r"extra (inputs|fields)|additional propert|(unknown|unrecognized|unexpected|unsupported)"
-    r"( request)? (argument|field|key|keyword|parameter|property)",
-    re.IGNORECASE,
-)
-"""How servers say that they do not know a field, without naming it."""
 _ONE_SYSTEM = re.compile(
     r"system message must|only (one|a single) system|system (role|message)s? .*(first|beginning)",
     re.IGNORECASE,
@@ -42,13 +40,13 @@ class Refusals:
         """Whether its chat template takes only one."""
 
     def spared(self, body: Body, error: RequestRefused) -> frozenset[str]:
-        """Return the fields that the refusal is or may be about, and that can be left out."""
+        """Return the fields that the refusal may call unknown, and that can be left out."""
         if not isinstance(body, ChatBody):
             return frozenset()
         message = str(error)
-        named = frozenset(name for name in body.optional if name in message)
-        is_about_another = any(name in message for name in body.kept)
-        if not named and not is_about_another and _UNKNOWN_FIELD.search(message):
+        named = frozenset(name for name in body.optional if says_unknown(message, name))
+        is_about_another = any(name in message for name in body.kept | body.optional)
+        if not is_about_another and UNKNOWN_FIELD.search(message):
             named = body.optional
         return dropped_with(named, self._profile) if named else named
 

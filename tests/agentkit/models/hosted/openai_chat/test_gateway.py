@@ -102,7 +102,12 @@ async def test_a_gateway_that_does_not_know_masks_gets_the_choice_without(
 
 
 @pytest.mark.parametrize(
-    "message", ["the context is too long", "Unsupported parameter: 'temperature'"]
+    "message",
+    [
+        "the context is too long",
+        "Unsupported parameter: 'temperature'",
+        "a prompt_cache_breakpoint of 1h must not come after a prompt_cache_breakpoint of 5m",
+    ],
 )
 async def test_a_refusal_that_is_about_something_else_is_told_at_once(
     httpx2_mock: respx.Router, message: str

@@ -19,6 +19,7 @@ from agentkit.events import ModelEvent, TextDelta
 from agentkit.models.hosted.openai_common import (
     rejected_cache_fields,
     retry_after_s,
+    says_unknown,
 )
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
 from agentkit.models.hosted.openai_responses.clients import Clients, new_client
@@ -205,6 +206,36 @@ def test_a_refusal_is_searched_for_the_cache_fields_that_it_names() -> None:
         "prompt_cache_options",
     )
     assert rejected_cache_fields("context too long") == ()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block",
+        "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        "cache_control cannot be set for empty text blocks",
+        "cache_control on 'thinking' is not permitted; mark a neighbour",
+        "messages.0.content.0.cache_control.ttl: Input should be '5m' or '1h'",
+    ],
+)
+def test_a_refusal_of_a_marks_place_or_lifetime_does_not_call_marks_unknown(message: str) -> None:
+    assert not says_unknown(message, "cache_control")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Unrecognized request argument supplied: cache_control",
+        "messages.0.content.0.cache_control: Extra inputs are not permitted",
+        "cache_control is not supported by this model",
+        "`cache_control` field is not allowed",
+        "this endpoint does not support cache_control",
+        "property 'cache_control' is unsupported",
+        "Invalid value: 'cache_control'.",
+    ],
+)
+def test_a_refusal_of_the_field_itself_calls_it_unknown(message: str) -> None:
+    assert says_unknown(message, "cache_control")
 
 
 def test_without_the_client_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

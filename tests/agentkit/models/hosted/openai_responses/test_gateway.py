@@ -72,7 +72,11 @@ async def test_without_its_marks_a_body_has_the_same_bytes_otherwise(
     httpx2_mock: respx.Router,
 ) -> None:
     httpx2_mock.post(URL).mock(
-        side_effect=[refused("prompt_cache_breakpoint?"), refused("prompt_cache_key?"), OK]
+        side_effect=[
+            refused("unknown field prompt_cache_breakpoint"),
+            refused("unknown field prompt_cache_key"),
+            OK,
+        ]
     )
     api = adapter()
 
@@ -101,7 +105,7 @@ async def test_a_server_that_refuses_also_the_bare_request_teaches_nothing(
     httpx2_mock: respx.Router,
 ) -> None:
     httpx2_mock.post(URL).mock(
-        side_effect=[refused("prompt_cache_options?"), refused("context too long")]
+        side_effect=[refused("prompt_cache_options is not supported"), refused("context too long")]
     )
     api = adapter()
 
