@@ -1,7 +1,8 @@
 """`agentkit plan`: what an agent's prompts will cost at each provider, before any is sent.
 
 load.py       from `my_app:MyAgent` to a team; turns.py: a run of made-up turns
-providers.py  the models; forecast.py: lays out, plans, simulates
+providers.py  the models; forecast.py: goes through the runs
+simulated.py  lays out, plans and serves one request; segments.py: what it is made of
 rows.py       a forecast as data; render.py: as text and as JSON
 """
 
@@ -26,8 +27,9 @@ def plan(
     provider: Annotated[
         list[str] | None,
         typer.Option(
-            help="A provider, or provider:model; can be repeated. `all` is every provider that we "
-            "know. Without it: the agent's own, Anthropic, OpenAI, DeepSeek and Gemini."
+            help="A provider, or provider:model, or several with commas between them; can be "
+            "repeated. `all` is every provider that we know. Without it: the agent's own, "
+            "Anthropic, OpenAI, DeepSeek and Gemini."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

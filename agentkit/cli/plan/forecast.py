@@ -1,35 +1,20 @@
-"""Lays a run's requests out for a provider, plans each, and lets a simulated cache serve it."""
+"""What a team's requests read, write and cost at each provider."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 
-from agentkit.caching.difference import Sent
-from agentkit.caching.plan.draft import Draft
-from agentkit.caching.plan.keys import with_key
-from agentkit.caching.plan.plan import CachePlan
-from agentkit.caching.plan.planner import plan as place
-from agentkit.caching.policy import (
-    AnthropicPolicy,
-    InputSplit,
-    OpenAiMarkPolicy,
-    Policy,
-    Ttl,
-    cost_of,
-)
-from agentkit.caching.request import Block, CacheRequest, Role
-from agentkit.caching.simulate import ManualClock, Refused, SimulatedCache
-from agentkit.caching.track.shadow import PolicyBook, shadow_of
+from agentkit.caching.policy import GeminiPolicy, Policy
 from agentkit.cli.plan.load import Planned
 from agentkit.cli.plan.providers import AnyHosted
-from agentkit.cli.plan.rows import Forecast, SegmentRow, TurnRow
+from agentkit.cli.plan.rows import Forecast, MemberRow, TurnRow
+from agentkit.cli.plan.segments import segments_of, shared_blocks
+from agentkit.cli.plan.simulated import Asked, SimulatedProvider
 from agentkit.cli.plan.turns import Script, Sizes, script
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError
-from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.wire import Layout
+from agentkit.team.members import Member
 
 
 def forecasts(
@@ -40,10 +25,13 @@ def forecasts(
     now: datetime | None = None,
 ) -> list[Forecast]:
     """Return a forecast for each model. What a provider can never take is an error of its own."""
-    run = script(planned.team.root, sizes)
+    root = planned.team.root
+    run = script(root, sizes)
+    first = replace(sizes, turns=1)
+    below = [(path, script(member, first, path)) for path, member in _below(root, (root.name,))]
     found = []
     for label, model in models.items():
-        forecaster = _Forecaster(label, model, run, sizes, now or datetime.now(UTC))
+        forecaster = _Forecaster(label, model, run, below, sizes, now or datetime.now(UTC))
         try:
             found.append(forecaster.forecast())
         except (ConfigurationError, ModelError, MissingExtra) as error:
@@ -51,121 +39,97 @@ def forecasts(
     return found
 
 
+def _below(member: Member, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Member]]:
+    for name, child in member.children.items():
+        yield (*path, child.name or name), child
+        yield from _below(child, (*path, child.name or name))
+
+
 @dataclass(slots=True)
 class _Forecaster:
     label: str
     model: AnyHosted
     run: Script
+    below: list[tuple[tuple[str, ...], Script]]
     sizes: Sizes
     now: datetime
 
     def forecast(self) -> Forecast:
-        """Go through the run."""
-        adapter, options = self.model.adapter, self.model.cache
-        policies = PolicyBook(
-            adapter.provider,
-            adapter.model,
-            platform=options.platform,
-            switches=options.switches,
-        )
-        clock = ManualClock(self.now)
-        policy = options.prices.applied(policies.on(clock().date()))
-        shadow = shadow_of(policies, clock=clock)
-        layouts = [adapter.layout(request) for request in self.run.requests]
+        """Go through the agent's run, then through the first requests of its subagents."""
+        provider = self._provider()
+        layouts = [provider.layout(request) for request in self.run.requests]
         turns: list[TurnRow] = []
-        plans: list[CachePlan] = []
+        done: list[Asked] = []
         notes: dict[str, None] = dict.fromkeys(self.run.notes)
         for index, (layout, request) in enumerate(zip(layouts, self.run.requests, strict=True)):
-            draft = with_key(self._draft(layout, request), policy, None, clock())
-            plan = place(draft, policy, shadow.written(draft.request), clock())
-            output = () if index + 1 == len(layouts) else _reply(layout, layouts[index + 1])
-            if plan.cached_front is None:  # a request that uses an object leaves nothing behind
-                self._serve(shadow, plan.applied(draft.request), output, index)
-            plans.append(plan)
-            turns.append(self._turn(index, layout, plan, request, policy, clock()))
-            if index in (0, len(layouts) - 1):
-                notes |= {f"turn {index + 1}: {note}": None for note in plan.notes}
-            notes |= dict.fromkeys(_front_note(draft, plan, policy, clock()))
-            clock.advance(self.sizes.gap_s)
+            following = layouts[index + 1] if index + 1 < len(layouts) else None
+            asked = provider.ask(layout, request, turn=index + 1, following=following)
+            done.append(asked)
+            turns.append(asked.row)
+            notes |= dict.fromkeys(_object_note(asked, provider))
+            provider.wait()
+        first = done[0].plan
         return Forecast(
             label=self.label,
-            policy=policy,
-            segments=_segments(layouts[0], self.run.requests[0], plans[0], policy),
+            policy=provider.policy,
+            segments=segments_of(layouts[0], self.run.requests[0], first, provider.policy),
             turns=tuple(turns),
-            cache_key=plans[0].cache_key,
-            siblings_ahead=plans[0].siblings_ahead,
-            notes=tuple(notes),
+            cache_key=first.cache_key,
+            siblings_ahead=first.siblings_ahead,
+            notes=(*notes, *_plan_notes(done), *_policy_notes(done, provider.policy)),
+            below=tuple(self._member(path, script) for path, script in self.below),
         )
 
-    def _serve(
-        self, shadow: SimulatedCache, request: CacheRequest, output: tuple[Block, ...], index: int
-    ) -> None:
-        served = shadow.request(request, output_tokens=self.sizes.reply_tokens, output=output)
-        if isinstance(served, Refused):
-            raise ConfigurationError(f"{self.label} refuses turn {index + 1}: {served.message}")
-
-    def _draft(self, layout: Layout, request: ModelRequest) -> Draft:
-        return Draft(
-            request=layout.cache_request,
-            shared=layout.shared if self.model.cache.enabled else (),
-            n_volatile=layout.n_volatile,
-            gap_s=Decimal(str(self.sizes.gap_s)),
-            session=request.session,
-            tenant=request.tenant,
-            mask=request.allowed_tools,
+    def _member(self, path: tuple[str, ...], script: Script) -> MemberRow:
+        """The first request of a subagent, where only the root has asked before."""
+        provider = self._provider()
+        (root, *_), (request, *_) = self.run.requests, script.requests
+        above, layout = provider.layout(root), provider.layout(request)
+        provider.ask(above, root)
+        provider.wait()
+        asked = provider.ask(layout, request)
+        n_shared = shared_blocks(layout, above)
+        return MemberRow(
+            path=path,
+            segments=segments_of(layout, request, asked.plan, provider.policy, n_shared=n_shared),
+            first_turn=asked.row,
+            notes=(*script.notes, *asked.plan.notes),
         )
 
-    def _turn(
-        self,
-        index: int,
-        layout: Layout,
-        plan: CachePlan,
-        request: ModelRequest,
-        policy: Policy,
-        at: datetime,
-    ) -> TurnRow:
-        split, terms = plan.predicted.split, layout.cache_request.terms
-        price = self.model.cache.prices.price(
-            policy, split.total, at, terms, model=self.model.adapter.model
+    def _provider(self) -> SimulatedProvider:
+        return SimulatedProvider(self.label, self.model, self.sizes, self.now)
+
+
+def _plan_notes(done: list[Asked]) -> Iterator[str]:
+    """What the plans of the first and the last turn say."""
+    first, last = done[0].plan.notes, done[-1].plan.notes
+    for note in first:
+        yield note if note in last else f"turn 1: {note}"
+    for note in last:
+        if note not in first:
+            yield f"turn {len(done)}: {note}"
+
+
+def _policy_notes(done: list[Asked], policy: Policy) -> Iterator[str]:
+    """What the reader must know of the provider."""
+    implicit = any(each.row.split.read and each.plan.cached_front is None for each in done)
+    if isinstance(policy, GeminiPolicy) and implicit:
+        yield (
+            "reads of the implicit cache are not promised: the provider says neither how long it "
+            "keeps a prefix nor that it reads it; the cost may be up to that without a cache"
         )
-        cost = uncached = None
-        if price is not None:
-            output = self.sizes.reply_tokens
-            cost = cost_of(split, price.rates, output_tokens=output).total
-            plain = InputSplit(read=0, uncached=split.total)
-            uncached = cost_of(plain, price.rates, output_tokens=output).total
-        return TurnRow(
-            turn=index + 1,
-            split=split,
-            output_tokens=self.sizes.reply_tokens,
-            n_bytes=len(self.model.adapter.body(layout, plan, request).data),
-            cost=cost,
-            uncached_cost=uncached,
-            price_source=None if price is None else price.source,
-        )
+    known = any("no price is known" in note for each in done for note in each.plan.notes)
+    if done[0].row.price_source is None and not known:
+        yield f"no price is known for {policy.model!r}; is it the name that the provider uses?"
 
 
-def _reply(layout: Layout, following: Layout) -> tuple[Block, ...]:
-    """Return the blocks of the reply to a request, as the next request replays them."""
-    n_stable = len(layout.blocks) - layout.n_volatile
-    found: list[Block] = []
-    at = len(following.cache_request.tools) + len(following.cache_request.system)
-    for message in following.cache_request.messages:
-        if at >= n_stable:
-            if message.role is not Role.ASSISTANT:
-                break
-            found += message.blocks
-        at += len(message.blocks)
-    return tuple(found)
-
-
-def _front_note(draft: Draft, plan: CachePlan, policy: Policy, at: datetime) -> tuple[str, ...]:
+def _object_note(asked: Asked, provider: SimulatedProvider) -> tuple[str, ...]:
     """Say what a cached-content object costs: no request is billed for it."""
-    front = plan.cached_front
+    front, policy, request = asked.plan.cached_front, provider.policy, asked.draft.request
     if front is None or policy.prices is None:
         return ()
-    n_tokens = sum(_tokens(draft.request)[: front.end])
-    rates = policy.prices.rates_for(n_tokens, at, draft.request.terms)
+    n_tokens = sum(block.n_tokens for block in list(request.blocks)[: front.end])
+    rates = policy.prices.rates_for(n_tokens, provider.now(), request.terms)
     if rates is None or rates.storage_hour is None:
         return ()
     make = n_tokens * rates.input / 1_000_000
@@ -174,43 +138,3 @@ def _front_note(draft: Draft, plan: CachePlan, policy: Policy, at: datetime) -> 
         f"a cached-content object of {n_tokens:,} tokens is made once for {make:.6f} USD, and kept "
         f"for {keep:.6f} USD an hour ({front.ttl_s} s at first); no turn below has it in its cost",
     )
-
-
-def _tokens(request: CacheRequest) -> list[int]:
-    return [block.n_tokens for block in request.blocks]
-
-
-def _segments(
-    layout: Layout, request: ModelRequest, plan: CachePlan, policy: Policy
-) -> tuple[SegmentRow, ...]:
-    sent = Sent.of(layout, request, policy)
-    marks = {mark.index: _life(mark.ttl, policy) for mark in plan.marks}
-    rows: list[SegmentRow] = []
-    for index, wire in enumerate(layout.blocks):
-        name, _ = sent.segment(index)
-        mark = (marks[index],) if index in marks else ()
-        if rows and rows[-1].name == name:
-            last = rows.pop()
-            rows.append(
-                SegmentRow(
-                    name=name,
-                    tier=last.tier,
-                    blocks=last.blocks + 1,
-                    tokens=last.tokens + wire.block.n_tokens,
-                    marks=last.marks + mark,
-                )
-            )
-            continue
-        tier = name
-        if wire.segment is not None:
-            tier = request.context.segments[wire.segment].tier.value
-        rows.append(
-            SegmentRow(name=name, tier=tier, blocks=1, tokens=wire.block.n_tokens, marks=mark)
-        )
-    return tuple(rows)
-
-
-def _life(ttl: Ttl | None, policy: Policy) -> str:
-    if ttl is None and isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
-        ttl = policy.default_ttl
-    return "marked" if ttl is None else ttl.value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentkit import Agent
 from agentkit.errors import ConfigurationError
-from agentkit.team.members import Team
+from agentkit.team.members import Member, Team
 from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import plan_team
 from agentkit.testing import ScriptedModel
@@ -29,10 +30,19 @@ class Planned:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader must know."""
-        if not self.missing:
-            return ()
         servers = ", ".join(self.missing)
-        return (f"the tools of these MCP servers are missing: {servers}; --connect asks them",)
+        missing = f"the tools of these MCP servers are missing: {servers}; --connect asks them"
+        return (*([missing] if servers else []), *_own_models(self.team.root, self.team.root))
+
+
+def _own_models(root: Member, member: Member) -> Iterator[str]:
+    for child in member.children.values():
+        if child.model is not root.model:
+            yield (
+                f"subagent {child.name!r} has a model of its own, {child.model.label}, and shares "
+                "no cache with the root; it is planned here as if it had the root's"
+            )
+        yield from _own_models(root, child)
 
 
 def load_agent(where: str) -> AnyAgent:

@@ -14,8 +14,8 @@ AnyHosted: TypeAlias = HostedModel[Any]
 
 _MODELS: Mapping[str, str] = {
     "anthropic": "claude-sonnet-5-5",
-    "openai": "gpt-6-sol",
-    "openai-chat": "gpt-6-sol",
+    "openai": "gpt-6.1-sol",
+    "openai-chat": "gpt-6.1-sol",
     "deepseek": "deepseek-flash",
     "gemini": "gemini-3.8-flash",
     "openrouter": "anthropic/claude-sonnet-5-5",
@@ -38,12 +38,14 @@ _NOWHERE = "http://nowhere.invalid/v1#"
 def models_for(names: Sequence[str], agent: Agent[Any, Any]) -> dict[str, AnyHosted]:
     """Return a model for each name, `provider` or `provider:model`, by `provider:model`.
 
-    Without names: the agent's own model, as it was configured, and the large providers.
+    A name may be several, with commas between them. Without names: the agent's own model, as it was
+    configured, and the large providers.
 
     Raises:
         ConfigurationError: there is no such provider.
     """
     found: dict[str, AnyHosted] = {}
+    names = [each.strip() for name in names for each in name.split(",")]
     if not names:
         own = _own(agent)
         if own is not None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
 from agentkit.cli.plan.load import Planned
-from agentkit.cli.plan.rows import Forecast, TurnRow
+from agentkit.cli.plan.rows import Forecast, MemberRow, SegmentRow, TurnRow
 from agentkit.cli.plan.turns import Sizes
 
 _SHOWN = (1, 10)
 """Turns that have a line of their own; the last has one too."""
+_TURN_HEAD = (
+    f"  {'turn':<8}{'input':>10}{'read':>10}{'written':>16}{'uncached':>10}{'output':>8}"
+    f"{'cost':>12}{'no cache':>12}"
+)
 
 
 def to_text(planned: Planned, found: Sequence[Forecast], sizes: Sizes) -> str:
@@ -53,22 +57,46 @@ def _forecast_lines(forecast: Forecast) -> list[str]:
         return [forecast.label, f"  cannot be planned: {forecast.error}"]
     lines = [
         f"{forecast.label}   ({_facts(forecast)})",
-        f"  {'segment':<22}{'tier':<11}{'tokens':>9}   mark",
+        *_segment_lines(forecast.segments),
+        _TURN_HEAD,
     ]
-    for row in forecast.segments:
-        name = row.name if row.blocks == 1 else f"{row.name} ({row.blocks} blocks)"
-        lines.append(
-            f"  {name:<22}{row.tier:<11}{row.tokens:>9,}   {', '.join(row.marks)}".rstrip()
-        )
-    lines.append(
-        f"  {'turn':<8}{'input':>10}{'read':>10}{'written':>16}{'uncached':>10}{'output':>8}"
-        f"{'cost':>12}{'no cache':>12}"
-    )
     last = forecast.turns[-1].turn
     lines += [_turn_line(row) for row in forecast.turns if row.turn in (*_SHOWN, last)]
     total, uncached = totals(forecast)
     lines.append(f"  {f'all {last}':<62}{_money(total):>12}{_money(uncached):>12}")
-    return lines + [f"  note: {note}" for note in forecast.notes]
+    lines += [f"  note: {note}" for note in forecast.notes]
+    for member in forecast.below:
+        lines += _member_lines(member)
+    return lines
+
+
+def _segment_lines(rows: Sequence[SegmentRow]) -> Iterator[str]:
+    yield f"  {'segment':<22}{'tier':<11}{'tokens':>9}   mark"
+    for row in rows:
+        name = row.name if row.blocks == 1 else f"{row.name} ({row.blocks} blocks)"
+        yield f"  {name:<22}{row.tier:<11}{row.tokens:>9,}   {_marks(row)}".rstrip()
+
+
+def _marks(row: SegmentRow) -> str:
+    shared = ""
+    if row.shared_tokens:
+        part = "" if row.shared_tokens == row.tokens else f" ({row.shared_tokens:,} of them)"
+        shared = f"shared{part}"
+    return ", ".join((*row.marks, shared) if shared else row.marks)
+
+
+def _member_lines(member: MemberRow) -> Iterator[str]:
+    """The subagent's first request, begun when its root has asked once."""
+    total = member.first_turn.split.total
+    yield ""
+    yield (
+        f"  subagent {'/'.join(member.path)}: {member.shared_tokens:,} of its first {total:,} "
+        f"tokens are shared with {member.path[0]}"
+    )
+    yield from _segment_lines(member.segments)
+    yield _TURN_HEAD
+    yield _turn_line(member.first_turn)
+    yield from (f"  note: {note}" for note in member.notes)
 
 
 def totals(forecast: Forecast) -> tuple[Decimal | None, Decimal | None]:
@@ -113,20 +141,34 @@ def _forecast_json(forecast: Forecast) -> dict[str, Any]:
         "minimum_tokens": None if policy is None else policy.minimum_tokens,
         "cache_key": forecast.cache_key,
         "siblings_ahead": forecast.siblings_ahead,
-        "segments": [
-            {
-                "segment": row.name,
-                "tier": row.tier,
-                "blocks": row.blocks,
-                "tokens": row.tokens,
-                "marks": list(row.marks),
-            }
-            for row in forecast.segments
-        ],
+        "segments": [_segment_json(row) for row in forecast.segments],
         "turns": [_turn_json(row) for row in forecast.turns],
         "cost": _text(total),
         "uncached_cost": _text(uncached),
         "notes": list(forecast.notes),
+        "subagents": [_member_json(member) for member in forecast.below],
+    }
+
+
+def _segment_json(row: SegmentRow) -> dict[str, Any]:
+    return {
+        "segment": row.name,
+        "tier": row.tier,
+        "blocks": row.blocks,
+        "tokens": row.tokens,
+        "marks": list(row.marks),
+    }
+
+
+def _member_json(member: MemberRow) -> dict[str, Any]:
+    return {
+        "agent": "/".join(member.path),
+        "shared_tokens": member.shared_tokens,
+        "segments": [
+            {**_segment_json(row), "shared_tokens": row.shared_tokens} for row in member.segments
+        ],
+        "first_turn": _turn_json(member.first_turn),
+        "notes": list(member.notes),
     }
 
 

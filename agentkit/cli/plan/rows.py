@@ -19,6 +19,8 @@ class SegmentRow:
     tokens: int
     marks: tuple[str, ...]
     """Lifetimes of the marks in it."""
+    shared_tokens: int = 0
+    """Of a subagent's segment: how much of it the root's requests have at the same place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,22 @@ class TurnRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRow:
+    """A subagent's first request, where of its team only the root has asked before."""
+
+    path: tuple[str, ...]
+    """From the root agent's name to its own."""
+    segments: tuple[SegmentRow, ...]
+    first_turn: TurnRow
+    notes: tuple[str, ...] = ()
+
+    @property
+    def shared_tokens(self) -> int:
+        """How much of the prompt begins as the root's does."""
+        return sum(row.shared_tokens for row in self.segments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """A run at one provider."""
 
@@ -49,5 +67,7 @@ class Forecast:
     siblings_ahead: int = 0
     """How many requests must go ahead before others that share the front find it."""
     notes: tuple[str, ...] = ()
+    below: tuple[MemberRow, ...] = ()
+    """All subagents of the team, parents before their children."""
     error: str | None = None
     """Why there is no forecast."""

@@ -32,12 +32,13 @@ class Script:
     notes: tuple[str, ...]
 
 
-def script(member: Member, sizes: Sizes) -> Script:
+def script(member: Member, sizes: Sizes, path: tuple[str, ...] = ()) -> Script:
     """Return the requests of a run in which each turn calls a tool, or only talks, without tools.
 
-    What the agent's own methods say of a turn is asked; where they fail, it is left out.
+    What the agent's own methods say of a turn is asked; where they fail, it is left out. `path` is
+    that of a subagent, from the root's name on.
     """
-    run = RunState(member=member, context=member.front, path=(member.name,), run_id="plan")
+    run = RunState(member=member, context=member.front, path=path or (member.name,), run_id="plan")
     run.context = run.context.append(UserMessage.of(_text("question", sizes.prompt_tokens)))
     notes: dict[str, None] = {}
     requests = []

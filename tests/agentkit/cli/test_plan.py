@@ -77,6 +77,29 @@ class Small(Agent):
     """You are small."""
 
 
+class Reader(Agent):
+    """You read a file."""
+
+    @tool
+    def read(self, path: str) -> str:
+        """Read a file."""
+        return ""
+
+
+class Judge(Agent):
+    """You judge."""
+
+    model = "anthropic:claude-opus-5-5"
+
+
+class Lead(Agent):
+    """You lead the readers."""
+
+    model = "anthropic:claude-sonnet-5-5"
+    rules = "Be brief and right. " * 300
+    subagents = (Reader, Judge)
+
+
 desk = Desk(name="front-desk")
 
 
@@ -115,7 +138,7 @@ def test_it_shows_segments_marks_and_the_first_and_tenth_turn_of_each_provider(
 ) -> None:
     result = plan("plan_app:Desk")
     assert result.exit_code == 0, result.output
-    for label in ("anthropic:claude-sonnet-5-5", "openai:gpt-6-sol", "deepseek:", "gemini:"):
+    for label in ("anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol", "deepseek:", "gemini:"):
         assert f"\n{label}" in result.stdout
     for word in ("system/rules", "knowledge[1]", "volatile", "5m", "30m", "all 10"):
         assert word in result.stdout
@@ -169,11 +192,11 @@ def test_segments_are_in_the_provider_s_order_with_the_marks_on_them(
 
 def test_sizes_and_gaps_change_the_run(plan: Callable[..., Result]) -> None:
     arguments = ("plan_app:Desk", "--json", "--provider", "openai", "--turns", "3")
-    short = forecast(plan(*arguments, "--result-tokens", "10"), "openai:gpt-6-sol")["turns"]
-    long = forecast(plan(*arguments, "--result-tokens", "9000"), "openai:gpt-6-sol")["turns"]
+    short = forecast(plan(*arguments, "--result-tokens", "10"), "openai:gpt-6.1-sol")["turns"]
+    long = forecast(plan(*arguments, "--result-tokens", "9000"), "openai:gpt-6.1-sol")["turns"]
     assert len(short) == len(long) == 3
     assert long[2]["input"] - short[2]["input"] == 2 * (9_000 - 10)
-    late = forecast(plan(*arguments, "--gap", "50000"), "openai:gpt-6-sol")["turns"]
+    late = forecast(plan(*arguments, "--gap", "50000"), "openai:gpt-6.1-sol")["turns"]
     assert [turn["read"] for turn in late] == [0, 0, 0]
 
 
@@ -197,6 +220,75 @@ def test_the_agent_s_own_model_comes_first_with_its_own_options(
     turn = dear["turns"][9]
     assert turn["price_source"] == "override"
     assert Decimal(turn["uncached_cost"]) == turn["input"] * Decimal(1000) / 1_000_000
+
+
+def test_several_providers_stand_with_commas_or_in_options_of_their_own(
+    plan: Callable[..., Result],
+) -> None:
+    arguments = ("plan_app:Desk", "--json", "--turns", "1")
+    together = plan(*arguments, "--provider", "openai:gpt-6-sol, anthropic,openai")
+    apart = plan(
+        *arguments,
+        *("--provider", "openai:gpt-6-sol", "--provider", "anthropic", "--provider", "openai"),
+    )
+    models = [each["model"] for each in json.loads(together.stdout)["providers"]]
+    assert models == ["openai:gpt-6-sol", "anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"]
+    assert models == [each["model"] for each in json.loads(apart.stdout)["providers"]]
+
+
+def test_reads_of_an_implicit_cache_are_said_not_to_be_promised(
+    plan: Callable[..., Result],
+) -> None:
+    gemini = forecast(
+        plan("plan_app:Small", "--json", "--provider", "gemini", "--turns", "20"),
+        "gemini:gemini-3.8-flash",
+    )
+    assert gemini["turns"][-1]["read"] > 0
+    assert any("not promised" in note for note in gemini["notes"])
+    assert "not promised" not in plan("plan_app:Small", "--provider", "anthropic,deepseek").stdout
+    once = plan("plan_app:Small", "--provider", "gemini", "--turns", "1").stdout
+    assert "not promised" not in once
+
+
+def test_each_member_of_a_team_is_planned_with_what_it_shares_with_the_root(
+    plan: Callable[..., Result],
+) -> None:
+    found = forecast(
+        plan("plan_app:Lead", "--json", "--provider", "anthropic", "--turns", "2"),
+        "anthropic:claude-sonnet-5-5",
+    )
+    assert [each["agent"] for each in found["subagents"]] == ["lead/reader", "lead/judge"]
+    for member in found["subagents"]:
+        rows = {row["segment"]: row for row in member["segments"]}
+        assert list(rows) == ["tools", "system/rules", "system/role", "history[0]"]
+        front = found["segments"][:2]
+        assert [row["shared_tokens"] for row in rows.values()] == [
+            *(row["tokens"] for row in front),
+            *(0, 0),
+        ]
+        assert rows["tools"]["tokens"] == front[0]["tokens"]
+        first = member["first_turn"]
+        assert first["read"] == member["shared_tokens"] == sum(row["tokens"] for row in front)
+        assert first["input"] == sum(row["tokens"] for row in rows.values())
+
+
+def test_the_text_says_which_segments_of_a_subagent_are_shared(
+    plan: Callable[..., Result],
+) -> None:
+    text = plan("plan_app:Lead", "--provider", "openai", "--turns", "1").stdout
+    below = text.split("subagent lead/reader: ")[1].split("subagent lead/judge")[0]
+    assert "tokens are shared with lead" in below.splitlines()[0]
+    shared = [line.split()[0] for line in below.splitlines() if line.endswith("shared")]
+    assert shared == ["tools", "system/rules"]
+    assert "subagent 'judge' has a model of its own, anthropic:claude-opus-5-5" in text
+    assert "'reader' has a model" not in text
+    assert "subagent" not in plan("plan_app:Desk", "--provider", "openai", "--turns", "1").stdout
+
+
+def test_a_note_of_the_first_and_the_last_turn_is_said_once(plan: Callable[..., Result]) -> None:
+    text = plan("plan_app:Desk", "--provider", "anthropic:nobody").stdout
+    assert text.count("no price is known") == 1
+    assert "is it the name" in plan("plan_app:Desk", "--provider", "deepseek:nobody").stdout
 
 
 def test_an_unknown_price_is_unknown_and_not_zero(plan: Callable[..., Result]) -> None:
@@ -246,11 +338,18 @@ def test_methods_that_need_a_real_run_are_left_out_with_a_note(
     [
         (["plan_app"], "write my_app:MyAgent"),
         (["no_such_app:Desk"], "there is no module 'no_such_app'"),
-        (["plan_app:Disk"], "its agents are: Dear, Desk, Hooked, Needy, Own, Served, Small, desk"),
+        (
+            ["plan_app:Disk"],
+            "its agents are: Dear, Desk, Hooked, Judge, Lead, Needy, Own, Reader, Served, Small, "
+            "desk",
+        ),
         (["plan_app:number"], "no agent"),
         (["plan_app:Needy"], "cannot be made without arguments"),
         (["plan_app:Desk", "--provider", "nobody"], "there are: all, anthropic"),
         (["plan_app:Desk", "--provider", "openai:nobody"], "generation"),
+        (["plan_app:Desk", "--provider", "anthropic,nobody"], "no provider 'nobody'"),
+        (["plan_app:Desk", "--provider", "openai:gpt-6-sol,gpt-6.1-sol"], "no provider 'gpt-6.1"),
+        (["plan_app:Desk", "--provider", "anthropic,"], "no provider ''"),
     ],
 )
 def test_mistakes_are_named_with_the_fix(
