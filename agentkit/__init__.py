@@ -2,7 +2,7 @@
 
 agent.py    Agent: what you subclass or instantiate    team/      delegate, fan_out, begin_epoch
 loop.py     one run, as one generator                  context/   append-only, hashed, forkable
-asking.py   calls.py compacting.py: its parts          knowledge/ documents that change, in versions
+asking.py   calls, compacting, telling: its parts      knowledge/ documents that change, in versions
 blocks.py   what messages are made of                  toolset/   functions and MCP servers as tools
 events.py   what a stream yields                       models/    local, hosted, scripted
 caching/    rules, plans, verdicts, money              fake/      a fake provider, for tests

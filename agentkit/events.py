@@ -172,10 +172,11 @@ class TurnDropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompacted:
-    """The conversation goes on from a summary: a new epoch with the same front.
+    """The conversation was begun anew: a new epoch.
 
-    It comes between two turns. The request for the summary is one of the run's requests; what the
-    model said in it is told by no event.
+    From a summary of itself and with the same front, or with the newest documents in front and the
+    same history. It comes between two turns. The request for a summary is one of the run's
+    requests; what the model said in it is told by no event.
     """
 
     turn: int
@@ -183,6 +184,8 @@ class ContextCompacted:
     tokens_before: int
     tokens_after: int
     """Estimated; what the next request reports is exact."""
+    cause: Literal["length", "documents"] = "length"
+    """What made it worth it: the conversation was too long, or its documents have changed."""
     reason: str
     advice: str | None = None
     """A way of the provider's own that would cost less; the adapter's options turn it on."""

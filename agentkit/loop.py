@@ -23,6 +23,7 @@ from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
 from agentkit.output import BadOutput
 from agentkit.result import RunResult
 from agentkit.state import RunState
+from agentkit.telling import tell_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,12 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
     Raises:
         RunError: there is no answer; `partial` has the context and what was done.
     """
-    run.tell_changes()
+    begun_anew = tell_changes(run, 0)
     if prompt is not None:
         run.context = run.context.append(prompt)
     try:
+        if begun_anew is not None:
+            yield begun_anew
         for index in itertools.count():
             ask = ModelTurn(run, index)
             # 1. The model speaks, unless a limit or a pause keeps it from it.
@@ -112,7 +115,8 @@ async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
     """Ask the model; before that, tell it what has changed, and summarise what got too long."""
     if before_turn(run, ask.index) is not None:
         return
-    run.tell_changes()
+    if (begun_anew := tell_changes(run, ask.index)) is not None:
+        yield begun_anew
     async with aclosing(compact(run, ask.index)) as compactions:
         async for compaction in compactions:
             yield compaction

@@ -13,7 +13,6 @@ from agentkit.blocks import Message
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.events import Event, OwnEvent, SubagentEvent
-from agentkit.knowledge import as_message
 from agentkit.knowledge.shown import shown_uris
 from agentkit.result import Outcome, RunRecord
 from agentkit.toolset import ToolContext
@@ -49,10 +48,16 @@ class RunState:
         self.context = context
         self.version = version
         """The version of its knowledge that the context shows; None: its own text says that."""
+        self.told_version: int | None = None
+        """The latest version that was looked at for changes."""
         self.last_request: ModelRequest | None = None
         """What the model was asked last."""
         self.last_usage: Usage | None = None
         """How long the context was then; None: not known, as at the beginning of an epoch."""
+        self.may_begin_epochs = True
+        """Whether it is not known yet that the model refuses them."""
+        self.seen: frozenset[str] = frozenset()
+        """URIs of the documents that were shown in the epochs before."""
         self.summary_not_before = 0
         """After a summary that failed: the turn before which none is asked for again."""
         self.n_failed_summaries = 0
@@ -66,10 +71,8 @@ class RunState:
         self._n_old_messages = len(context.messages)
         self._said_before: tuple[Message, ...] = ()
         """What this run added in the epochs before."""
-        self._undo: tuple[Context, int, tuple[Message, ...]] | None = None
+        self._undo: tuple[Member, Context, int, tuple[Message, ...]] | None = None
         """What `begin_epoch` has replaced, until the model has answered in the new epoch."""
-        self._seen: frozenset[str] = frozenset()
-        """URIs of the documents that were shown in the epochs before."""
         self._requests: list[RequestRecord] = []
         self._below: list[RunState] = []
         self._children: list[Outcome] = []
@@ -97,11 +100,17 @@ class RunState:
         self.last_request, self.last_usage = request, length
         self._undo = None
 
-    def begin_epoch(self, context: Context) -> None:
-        """Go on with a context that was begun anew, and holds what was said before."""
-        self._undo = (self.context, self._n_old_messages, self._said_before)
+    def begin_epoch(self, context: Context, *, otherwise: Context | None = None) -> None:
+        """Go on with a context that was begun anew, and holds what was said before.
+
+        Args:
+            context: the new one.
+            otherwise: what to go on with if the model refuses it; by default the one before.
+        """
+        kept = self.context if otherwise is None else otherwise
+        self._undo = (self.member, kept, self._n_old_messages, self._said_before)
         self._said_before = self.new_messages
-        self._seen |= shown_uris(self.context)
+        self.seen |= shown_uris(self.context)
         self._n_old_messages = len(context.messages)
         self.context = context
         self.last_usage = None
@@ -114,24 +123,12 @@ class RunState:
         """
         if self._undo is None:
             return False
-        self.context, self._n_old_messages, self._said_before = self._undo
+        self.member, self.context, self._n_old_messages, self._said_before = self._undo
         self._undo = None
         self.epoch += 1
+        self.may_begin_epochs = False
         self.summary_not_before = sys.maxsize
         return True
-
-    def tell_changes(self) -> None:
-        """Append what has changed of the documents that the model was shown, once. Between turns.
-
-        Before a user's new message or behind the results of a turn; what was sent stays as it is.
-        """
-        known = self.member.known
-        if known is None or self.version == (now := known.knowledge.version):
-            return
-        changes = known.changes(self.context, self.version, now, self._seen)
-        self.version = now
-        if changes:
-            self.context = self.context.append(as_message(changes))
 
     @property
     def is_below(self) -> bool:

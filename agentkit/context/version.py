@@ -8,7 +8,7 @@ Which is cheaper depends on how many requests will follow.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
@@ -64,6 +64,15 @@ class FrontChange:
             history_tokens=_tokens(history) - _tokens(dead),
             superseded_tokens=_tokens(dead),
             delta_tokens=_tokens([Segment(delta)]),
+        )
+
+    def whole(self) -> FrontChange:
+        """Return the same, where a front is read whole or not at all, as by caches with marks."""
+        return replace(
+            self,
+            shared_tokens=0,
+            old_tokens=self.shared_tokens + self.old_tokens,
+            new_tokens=self.shared_tokens + self.new_tokens,
         )
 
     @property

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TypeAlias
 
 from agentkit.context import Document
-from agentkit.knowledge.changes import Added, Change, Changed, Withdrawn
+from agentkit.knowledge.changes import SEARCH_TOOL, Added, Change, Changed, Withdrawn
 from agentkit.knowledge.chunks import CHUNK_CHARS, Source
 from agentkit.knowledge.errors import KnowledgeError
 from agentkit.knowledge.snapshot import Snapshot
@@ -185,7 +185,7 @@ class Knowledge:
             found.append(made(uri=uri, text=text, etag=new))
         return tuple(found)
 
-    def tool(self, name: str = "search_knowledge", *, k: int = 5) -> Tool:
+    def tool(self, name: str = SEARCH_TOOL, *, k: int = 5) -> Tool:
         """Return a tool that searches the latest version. Its results are part of the history.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentkit.blocks import Message, ToolMessage, UserMessage
@@ -20,8 +20,22 @@ from agentkit.knowledge.knowledge import Knowledge
 
 def shown_uris(context: Context) -> frozenset[str]:
     """Return the URIs of all documents that a context has shown, in its front or later."""
-    told = (uri for message in context.messages for uri, _ in _told(message))
-    return uris_in(context) | frozenset(told)
+    return uris_in(context) | told_uris(context.messages)
+
+
+def told_uris(messages: Iterable[Message]) -> frozenset[str]:
+    """Return the URIs of the documents of whose changes messages speak."""
+    return frozenset(uri for message in messages for uri, _ in _told(message))
+
+
+def unknown(knowledge: Knowledge, version: int, known: Collection[str]) -> tuple[Added, ...]:
+    """Return the documents of a version whose URIs are not among the known, sorted by URI."""
+    now = _Edition.of(knowledge, version)
+    return tuple(
+        Added(uri=uri, text=text, etag=now.etags[uri])
+        for uri, text in sorted(now.texts.items())
+        if uri not in known
+    )
 
 
 def outdated(

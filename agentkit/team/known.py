@@ -1,19 +1,22 @@
-"""What an agent has of a `Knowledge`: all documents in its front, or a tool that searches them."""
+"""What an agent has of a `Knowledge`: all documents in its front, and a tool that searches them."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Context, Document, Segment
 from agentkit.context.prices import Prices
+from agentkit.context.segment import Content
+from agentkit.context.tier import Tier
 from agentkit.context.version import FrontChange, choose
 from agentkit.knowledge import Knowledge, as_message
-from agentkit.knowledge.changes import Change
-from agentkit.knowledge.shown import outdated, shown_uris
+from agentkit.knowledge.catch_up import News
+from agentkit.knowledge.changes import document_uri, uris_in_front
+from agentkit.knowledge.shown import outdated, shown_uris, told_uris, unknown
 from agentkit.toolset import Tool
 
 _LOGGER = logging.getLogger("agentkit.context")
@@ -32,8 +35,8 @@ class Edition:
 class KnownDocuments:
     """The documents of one agent. Usable from any thread.
 
-    Whether they lie in the front or are searched is decided once: a tool that comes or goes would
-    change the prompt of the whole team.
+    The agent can always search them: a tool that comes or goes would change the prompt of the whole
+    team. Whether they lie in the front too is decided once.
 
     Args:
         knowledge: where they come from.
@@ -42,6 +45,8 @@ class KnownDocuments:
 
     def __init__(self, knowledge: Knowledge, most_tokens: int) -> None:
         self.knowledge = knowledge
+        self.tool: Tool = knowledge.tool()
+        """Searches them."""
         self._most_tokens = most_tokens
         self._lock = threading.Lock()
         self._n_begun = 0
@@ -51,14 +56,12 @@ class KnownDocuments:
         self._is_warned = False
         version = knowledge.version
         documents = knowledge.snapshot(version).documents
-        self.searches = _tokens(documents) > most_tokens
-        """Whether the model has a tool in place of the documents."""
-        self._edition = Edition(version=version, documents=() if self.searches else documents)
-
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """What the agent needs to read them."""
-        return (self.knowledge.tool(),) if self.searches else ()
+        fits = _tokens(documents) <= most_tokens
+        self._fit = (version, fits)
+        """Whether all documents of the version that was asked for last may be shown."""
+        self.searches = not fits
+        """Whether the model has nothing but the tool."""
+        self._edition = Edition(version=version, documents=documents if fits else ())
 
     @property
     def edition(self) -> Edition:
@@ -78,9 +81,15 @@ class KnownDocuments:
             self._n_begun += 1
             return self._edition
 
-    def changes(
-        self, context: Context, since: int | None, until: int, seen: frozenset[str]
-    ) -> tuple[Change, ...]:
+    def news(
+        self,
+        context: Context,
+        since: int | None,
+        until: int,
+        seen: frozenset[str],
+        *,
+        can_search: bool = True,
+    ) -> News:
         """Return what a conversation has to be told.
 
         Args:
@@ -88,60 +97,88 @@ class KnownDocuments:
             since: the version that it knows; None: what its own text says.
             until: what is true now.
             seen: URIs of documents that it has seen, and that a summary may speak of.
+            can_search: whether it was begun with the tool.
         """
         everything = not self.searches and self._fits(until)
+        known = shown_uris(context) | seen
         if since is None:
-            return outdated(context, self.knowledge, until, everything=everything)
-        uris = None if everything else shown_uris(context) | seen
-        return self.knowledge.changes(since, uris=uris, until_version=until)
+            changes = outdated(context, self.knowledge, until, everything=everything)
+        else:
+            changes = self.knowledge.changes(since, uris=known, until_version=until)
+            if everything:
+                changes += unknown(self.knowledge, until, known)
+        shows_some = not self.searches or bool(uris_in_front(context))
+        has_more = can_search and not everything and shows_some
+        if has_more:
+            has_more = not known.issuperset(self.knowledge.snapshot(until).uris)
+        return News(changes=changes, version=until, has_more=has_more)
+
+    def newest_front(self, context: Context, version: int) -> Context | None:
+        """Return what a conversation could begin anew with; None if it has to stay as it is.
+
+        All but the documents is the same: also the tools that it was begun with.
+        """
+        in_front = uris_in_front(context)
+        if self.searches and not in_front:
+            return None
+        documents = self._newest(version, in_front | told_uris(context.messages))
+        if documents is None:
+            return None
+        kept: list[Content] = [s.content for s in context.front if s.tier is not Tier.KNOWLEDGE]
+        return Context(*kept, *documents)
 
     def _newer(self, front_of: Callable[[Edition], Context], prices: Prices) -> Edition | None:
         """Return a new edition if it is cheaper than to tell what has changed."""
         version, old = self.knowledge.version, self._edition
-        if self.searches or version == old.version or not self._fits(version):
+        if self.searches or version == old.version:
             return None
-        changes = self.knowledge.changes(old.version, until_version=version)
-        if not changes:
+        shown = {document_uri(document.uri) for document in old.documents}
+        documents = self._newest(version, shown)
+        uris = None if self._fits(version) else shown
+        changes = self.knowledge.changes(old.version, uris=uris, until_version=version)
+        if documents is None or not changes:
             return None
-        newer = Edition(
-            version=version,
-            documents=self.knowledge.snapshot(version).documents,
-            epoch=old.epoch + 1,
-        )
+        newer = Edition(version=version, documents=documents, epoch=old.epoch + 1)
         if not self._n_begun:
             return newer  # nobody has cached the older one
-        sizes = _whole(FrontChange.of(front_of(old), front_of(newer), as_message(changes)))
+        sizes = FrontChange.of(front_of(old), front_of(newer), as_message(changes)).whole()
         is_paid = self._n_told * sizes.delta_tokens >= sizes.new_tokens
         if is_paid or choose(sizes, prices).action == "rebase":
             return newer
         self._n_told += 1
         return None
 
+    def _newest(self, version: int, shown: Collection[str]) -> tuple[Document, ...] | None:
+        """Return the latest texts for a front: of all documents, or else of those in it before."""
+        documents = self.knowledge.snapshot(version).documents
+        if self._fits(version):
+            return documents
+        before = tuple(each for each in documents if document_uri(each.uri) in shown)
+        return before if _tokens(before) <= self._most_tokens else None
+
     def _fits(self, version: int) -> bool:
         """Whether all documents may be shown. Else only what was shown is kept up to date."""
-        if version == self._edition.version:
-            return True
-        n_tokens = _tokens(self.knowledge.snapshot(version).documents)
-        if n_tokens > self._most_tokens and not self._is_warned:
-            self._is_warned = True
-            _LOGGER.warning(
-                "the documents have about %s tokens now, and at most knowledge_tokens=%s are "
-                "shown: of new documents the agents made before are not told; make a new agent, "
-                "which searches them, or raise knowledge_tokens",
-                n_tokens,
-                self._most_tokens,
-            )
-        return n_tokens <= self._most_tokens
+        asked, fits = self._fit
+        if asked != version:
+            n_tokens = _tokens(self.knowledge.snapshot(version).documents)
+            fits = n_tokens <= self._most_tokens
+            self._fit = (version, fits)
+            if not fits and not self.searches:
+                self._warn(n_tokens)
+        return fits
 
-
-def _whole(change: FrontChange) -> FrontChange:
-    """Return the same, where of a front all is read or nothing, as by caches that need marks."""
-    return replace(
-        change,
-        shared_tokens=0,
-        old_tokens=change.shared_tokens + change.old_tokens,
-        new_tokens=change.shared_tokens + change.new_tokens,
-    )
+    def _warn(self, n_tokens: int) -> None:
+        if self._is_warned:
+            return
+        self._is_warned = True
+        _LOGGER.warning(
+            "the documents have about %s tokens now, and at most knowledge_tokens=%s lie in the "
+            "prompt: those that lie there are kept up to date, and the model has to search for the "
+            "others with %s; a new agent with a higher knowledge_tokens shows all of them",
+            n_tokens,
+            self._most_tokens,
+            self.tool.spec.name,
+        )
 
 
 def _tokens(documents: tuple[Document, ...]) -> int:

@@ -50,10 +50,14 @@ class Member:
             return Begun(member=self)
         edition = self.known.begin(self.builder.front, prices_of(self.model))
         front = self.builder.front(edition)
-        member = self
-        if front != self.front:
-            member = replace(self, front=front, sources=self.builder.sources(front))
-        return Begun(member=member, version=edition.version, epoch=edition.epoch)
+        return Begun(member=self.behind(front), version=edition.version, epoch=edition.epoch)
+
+    def behind(self, front: Context) -> Member:
+        """Return the member whose contexts start with another front: one with other documents."""
+        if front == self.front:
+            return self
+        sources = self.sources if self.builder is None else self.builder.sources(front)
+        return replace(self, front=front, sources=sources)
 
     def request(self, run: RunState, turn: int, attempt: int) -> ModelRequest:
         """Return what to ask the model in a turn.

@@ -44,7 +44,9 @@ def _shown(member: Member, front: Context) -> Toolset | None:
     """Return the tools that a front shows, if the member has them all."""
     lists = [segment for segment in front if segment.tier is Tier.TOOLS]
     if not lists:
-        return None if len(member.toolset) else member.toolset
+        # It may have had fixed documents before, and nothing to search.
+        may_lack = member.known is not None or not len(member.toolset)
+        return Toolset() if may_lack else None
     tools = [member.toolset.get(name) for name in tool_names(lists[0])]
     toolset = Toolset(tool for tool in tools if tool is not None)
     is_same = Context(ToolList(toolset.bytes)).digest == Context(lists[0].content).digest

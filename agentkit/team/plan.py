@@ -124,7 +124,7 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
             *agent.method_tools,
             *_given_tools(agent),
             *delegates,
-            *(() if known is None else known.tools),
+            *(() if known is None else (known.tool,)),
         ),
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,

@@ -13,6 +13,7 @@ from agentkit.context.turns import DELTA_HEADER
 from agentkit.knowledge import Knowledge
 from agentkit.result import RunResult
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from agentkit.warn import PinnedToolsWarning
 from tests.agentkit.guide import (
     change_in_a_tool,
     deltas,
@@ -22,6 +23,8 @@ from tests.agentkit.guide import (
     make_knowledge,
     says,
 )
+
+MORE = "There are more documents than you are shown; search_knowledge finds them."
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ def test_all_documents_lie_in_the_front_in_the_order_of_their_uris(knowledge: Kn
 
     request = model.calls[0].request
     assert documents(request.context) == ["hours.md#0000", "prices.md#0000", "rooms.md#0000"]
-    assert not len(request.toolset)
+    assert request.toolset.names == ("search_knowledge",)
     assert not deltas(request.context)
 
 
@@ -69,7 +72,79 @@ def test_which_of_the_two_is_decided_once_for_an_agent(
     assert second.context.front == first.context.front
     assert "'rooms.md' was withdrawn" in deltas(second.context)[0]
     assert "long.md" not in second.wire.decode()
-    assert len([r for r in caplog.records if "raise knowledge_tokens" in r.message]) == 1
+    assert "There are more documents than you are shown" in deltas(second.context)[0]
+    (warning,) = [r.message for r in caplog.records if "knowledge_tokens=1200" in r.message]
+    assert "has to search for the others with search_knowledge" in warning
+
+
+async def test_documents_that_do_not_fit_any_more_are_found_and_that_is_said_once(
+    knowledge: Knowledge,
+) -> None:
+    """New documents above `knowledge_tokens` were told to nobody, and could not be searched."""
+    model = says()
+    agent = guide(model, knowledge, knowledge_tokens=1_200)
+    running = before = await agent.run("When?")
+    knowledge.put("cats.md", "A cat pays nothing. " * 600)
+    fresh = await agent.run("How much for a cat?")
+    running = await agent.run("And now?", context=running.context)
+    knowledge.put("hours.md", "We open at ten.")
+    running = await agent.run("Still?", context=running.context)
+    # After a restart there is an agent that shows no document, and only searches.
+    later = guide(says(), knowledge, knowledge_tokens=1_200)
+    again = await later.run("?", context=reloaded(fresh))
+    late = await later.run("?", context=reloaded(before))
+
+    def told_of_more(result: RunResult[Any]) -> int:
+        return len([told for told in deltas(result.context) if MORE in told])
+
+    assert [told_of_more(each) for each in (fresh, running, again, late)] == [1] * 4
+    assert "We open at ten." in deltas(running.context)[-1]
+    for call in model.calls:
+        assert call.request.toolset.names == ("search_knowledge",)
+        assert call.request.callable_tools is None  # all of them
+        assert documents(call.request.context)[0] == "hours.md#0000"
+        assert "A cat pays nothing." not in call.request.wire.decode()
+
+
+async def test_what_did_not_fit_is_searched_with_success(knowledge: Knowledge) -> None:
+    search = Call("search_knowledge", {"query": "cat"})
+    model = says("Nine.", search, "Nothing.")
+    agent = guide(model, knowledge, knowledge_tokens=1_200)
+    await agent.run("When?")
+    knowledge.put("cats.md", "A cat pays nothing. " * 600)
+    result = await agent.run("How much for a cat?")
+
+    assert kinds(result.context)[:2] == ["delta", "user"]
+    (found,) = [m for m in result.context.messages if isinstance(m, ToolMessage)]
+    assert "A cat pays nothing." in found.results[0].content
+
+
+async def test_what_fits_again_is_told_in_full(knowledge: Knowledge) -> None:
+    """Also what came while it did not fit, of which the conversation was not told."""
+    agent = guide(says(), knowledge, knowledge_tokens=1_200)
+    result = await agent.run("When?")
+    knowledge.put_all({"long.md": "This is long. " * 2_000, "cats.md": "Cats are free."})
+    result = await agent.run("Now?", context=result.context)
+    assert "cats.md" not in deltas(result.context)[0]
+    knowledge.remove("long.md")
+    result = await agent.run("And now?", context=result.context)
+
+    assert "Document 'cats.md' is new" in deltas(result.context)[1]
+    assert "long.md" not in deltas(result.context)[1]
+
+
+def test_the_tool_is_there_from_the_start_also_without_any_document() -> None:
+    knowledge = Knowledge()
+    model = says()
+    agent = guide(model, knowledge, knowledge_tokens=100)
+    agent.run_sync("?")
+    knowledge.put("long.md", "This is long. " * 200)
+    agent.run_sync("?")
+
+    first, second = (call.request for call in model.calls)
+    assert first.toolset.bytes == second.toolset.bytes
+    assert first.toolset.names == ("search_knowledge",)
+    assert MORE in deltas(second.context)[0]
 
 
 def test_agents_of_a_team_search_each_their_own(knowledge: Knowledge) -> None:
@@ -281,9 +356,11 @@ async def test_fixed_documents_may_become_ones_that_change(knowledge: Knowledge)
     texts = {uri: knowledge.get(uri) for uri in knowledge.etags()}
     fixed = [Document(uri=uri, text=str(text)) for uri, text in texts.items()]
     result = await guide(says(), fixed).run("When?")
-    same = await guide(says(), knowledge).run("Now?", context=result.context)
+    with pytest.warns(PinnedToolsWarning, match="search_knowledge"):
+        same = await guide(says(), knowledge).run("Now?", context=result.context)
     knowledge.remove("hours.md")
-    told = await guide(says(), knowledge).run("Now?", context=same.context)
+    with pytest.warns(PinnedToolsWarning, match="search_knowledge"):
+        told = await guide(says(), knowledge).run("Now?", context=same.context)
 
     assert deltas(same.context) == []
     assert "'hours.md' was withdrawn" in deltas(told.context)[0]

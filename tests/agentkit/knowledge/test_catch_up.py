@@ -11,9 +11,10 @@ from agentkit.caching.policy import anthropic_policy
 from agentkit.context import Context, SystemPart, SystemText
 from agentkit.context.compact import compacted
 from agentkit.context.prices import Prices
-from agentkit.context.turns import is_delta
+from agentkit.context.turns import delta, is_delta
 from agentkit.errors import ContextError
 from agentkit.knowledge import Knowledge, catch_up
+from agentkit.knowledge.catch_up import superseded
 from agentkit.testing import assert_extends
 
 NOON = datetime(2026, 11, 27, 12, tzinfo=UTC)
@@ -83,7 +84,10 @@ def test_a_short_conversation_with_large_documents_begins_anew() -> None:
     assert caught.decision.action == "rebase"
     assert caught.decision.switch_cost is not None
     assert caught.context.front == newer
-    assert caught.context.messages == context.messages
+    *kept, note = caught.context.messages
+    assert tuple(kept) == context.messages
+    assert "what was said before from older texts may not hold" in note.text  # type: ignore[union-attr]
+    assert "edited" not in note.text  # type: ignore[union-attr]
 
 
 def test_what_searches_found_is_still_taken_back_in_a_new_epoch() -> None:
@@ -120,8 +124,36 @@ def test_earlier_changes_leave_with_the_front_that_they_superseded() -> None:
 
     assert last.decision is not None
     assert last.decision.action == "rebase"
-    assert not any(map(is_delta, last.context.messages))
-    assert len(last.context.messages) == 2
+    assert [is_delta(message) for message in last.context.messages] == [False, False, True]
+    assert "edit " not in last.context.messages[-1].text  # type: ignore[union-attr]
+
+
+def test_a_withdrawal_is_still_said_when_the_message_that_said_it_leaves() -> None:
+    """What the model has answered from the document stays in the history."""
+    knowledge = Knowledge()
+    knowledge.put_all({"a": "text " * 2_000, "b": "wrong"})
+    context, version = begun(knowledge, 1), knowledge.version
+    knowledge.remove("b")
+    told = catch_up(context, knowledge, version, SONNET)
+    knowledge.put("a", "edited " * 2_000)
+    anew = catch_up(
+        told.context, knowledge, told.version, SONNET, front=front(knowledge), turns_left=90
+    )
+
+    assert anew.decision is not None
+    assert anew.decision.action == "rebase"
+    (note,) = filter(is_delta, anew.context.messages)
+    assert "'b' was withdrawn" in note.text  # type: ignore[union-attr]
+    assert "'a'" not in note.text  # type: ignore[union-attr]
+
+
+def test_two_turns_of_the_model_never_follow_upon_each_other() -> None:
+    answer, change, other = AssistantMessage((Text("Yes."),)), delta("a"), delta("b")
+    user = UserMessage.of("?")
+
+    assert superseded([user, answer, change, user, answer]) == (change,)
+    assert superseded([user, answer, change, answer]) == ()
+    assert superseded([user, answer, change, other, answer, change]) == (change, change)
 
 
 def test_between_a_call_and_its_result_nothing_is_said() -> None:

@@ -1,0 +1,77 @@
+"""Between two turns: a conversation is told what has changed of its documents.
+
+By a message at its end, or by a new epoch with the newest documents in front: by price, see
+`agentkit.knowledge.catch_up`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentkit.context.version import EpochRule
+from agentkit.events import ContextCompacted
+from agentkit.knowledge.catch_up import Telling, tell
+from agentkit.knowledge.changes import is_told_of_more
+from agentkit.models.prices import prices_of
+from agentkit.state import RunState
+
+if TYPE_CHECKING:
+    from agentkit.team.known import KnownDocuments
+
+
+def tell_changes(run: RunState, turn: int) -> ContextCompacted | None:
+    """Tell what has changed, once. Returns the event if the context was begun anew for that.
+
+    Before a user's new message or behind the results of a turn. Without a new epoch, what was sent
+    stays as it is.
+    """
+    known = run.member.known
+    if known is None or run.told_version == (now := known.knowledge.version):
+        return None
+    told = _telling(run, known, now, turn)
+    run.version = run.told_version = now
+    if told is None:
+        return None
+    if told.anew is None:
+        run.context = told.appended
+        return None
+    run.begin_epoch(told.anew, otherwise=told.appended)
+    run.member = run.member.behind(told.anew.front)
+    run.context = run.context.append(told.message)
+    return ContextCompacted(
+        turn=turn,
+        tokens_before=told.sizes.before,
+        tokens_after=told.sizes.rebased,
+        cause="documents",
+        reason=told.decision.reason,
+    )
+
+
+def _telling(run: RunState, known: KnownDocuments, now: int, turn: int) -> Telling | None:
+    """Return how the conversation is told; None if there is nothing to say."""
+    context, member = run.context, run.member
+    can_search = known.tool.spec.name in member.own_tools
+    news = known.news(context, run.version, now, run.seen, can_search=can_search)
+    if not news.changes and not (news.has_more and not is_told_of_more(context)):
+        return None
+    # A conversation that has not begun has nothing to rewrite: its front is that of other runs.
+    may_begin = bool(context.messages) and run.may_begin_epochs
+    front = known.newest_front(context, now) if may_begin else None
+    compaction = member.agent.compaction
+    return tell(
+        context,
+        news,
+        known.knowledge,
+        prices_of(member.model),
+        front=front,
+        turns_left=_turns_left(run, turn),
+        reads_parts=False,
+        keeps_thinking=compaction is not None and compaction.keeps_thinking,
+    )
+
+
+def _turns_left(run: RunState, turn: int) -> int | None:
+    """Requests expected from now on. A user may go on with the root's conversation."""
+    if not run.is_below:
+        return None
+    return min(EpochRule().turns_left, run.member.agent.max_turns - turn)
