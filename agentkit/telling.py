@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentkit.context.turns import turn_starts
 from agentkit.context.version import EpochRule
 from agentkit.events import ContextCompacted
 from agentkit.knowledge.catch_up import Telling, tell
@@ -70,8 +71,11 @@ def _telling(run: RunState, known: KnownDocuments, now: int, turn: int) -> Telli
     )
 
 
-def _turns_left(run: RunState, turn: int) -> int | None:
-    """Requests expected from now on. A user may go on with the root's conversation."""
-    if not run.is_below:
-        return None
-    return min(EpochRule().turns_left, run.member.agent.max_turns - turn)
+def _turns_left(run: RunState, turn: int) -> int:
+    """Requests expected from now on. A user may go on with the root's conversation.
+
+    What has lasted long is expected to last as long again: that is never wrong by more than half,
+    and else a long conversation would carry what is dead for ever.
+    """
+    expected = max(EpochRule().turns_left, len(turn_starts(run.context.messages)))
+    return min(expected, run.member.agent.max_turns - turn) if run.is_below else expected
