@@ -18,6 +18,10 @@ class PinnedToolsWarning(UserWarning):
     """An agent has tools that a conversation was begun without, and stays without."""
 
 
+class LostMarkWarning(UserWarning):
+    """A breakpoint that the user set is left out, or has another lifetime: the API's rules."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Emit a warning at the line outside this package that led here.
 

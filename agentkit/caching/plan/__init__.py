@@ -8,5 +8,6 @@ marks.py       which marks that takes, and which lead to what can be read; placi
 anthropic.py   and openai_marks.py: the rules that decide where marks go
 openai_intervals.py, deepseek.py, gemini.py, compatible.py: hints, objects and predictions
 keys.py        cache keys, salts, and how busy keys are split; keep_alive.py: when a ping pays
+users.py       which of the user's marks count, and which give way
 prompt.py      a prompt as marks see it; lives.py: prices and lifetimes; predict.py, notes.py
 """

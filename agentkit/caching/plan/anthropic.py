@@ -14,7 +14,8 @@ from agentkit.caching.plan.notes import mark_notes, siblings_ahead
 from agentkit.caching.plan.placing import MarkRules, place_marks, placed_marks
 from agentkit.caching.plan.plan import CachePlan, Prediction
 from agentkit.caching.plan.predict import blocks_read, predicted
-from agentkit.caching.plan.prompt import Prompt, prompt_of, user_marks
+from agentkit.caching.plan.prompt import Prompt, prompt_of
+from agentkit.caching.plan.users import MarkLimits, user_marks
 from agentkit.caching.policy import AnthropicPolicy, Ttl
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
@@ -35,8 +36,7 @@ def plan_anthropic(
     """Place the marks.
 
     Raises:
-        ConfigurationError: the user's own marks are more than the API takes, or on blocks that
-            take none, or in an order that it refuses.
+        ConfigurationError: the top-level `cache_control` cannot be used here.
     """
     draft = replace(draft, keep_alive=draft.keep_alive and _takes_pings(draft, policy))
     prompt = prompt_of(
@@ -47,17 +47,17 @@ def plan_anthropic(
         can_mark=lambda block, _: is_markable(block, policy),
         shown=shown_indexes(draft.request, policy),
     )
-    users = user_marks(draft, prompt, "cache_control")
-    fixed = {place: mark.ttl or policy.default_ttl for place, mark in users.items()}
-    fixed |= _automatic(draft, policy)
-    _check(draft, prompt, fixed, policy)
+    automatic = _automatic(draft, policy)
+    users = user_marks(draft, prompt, _limits(policy, automatic))
+    fixed = {place: mark.ttl or policy.default_ttl for place, mark in users.marks.items()}
+    fixed |= automatic
     positions = positions_of(prompt.blocks, policy.lookback.unit)
     rules = _rules(draft, policy, prompt, fixed, positions, now)
     needs = needs_of(draft, prompt, rules.lives)
     placed = place_marks(draft, prompt, needs, rules)
     marks = fixed | {place: life.ttl or policy.default_ttl for place, life in placed.marks.items()}
     return CachePlan(
-        marks=placed_marks(prompt, users, placed.marks, policy.default_ttl),
+        marks=placed_marks(prompt, users.marks, placed.marks, policy.default_ttl),
         cache_key=draft.request.identity.cache_key,
         openai=draft.request.openai,
         keep_alive=placed.keep_alive,
@@ -71,6 +71,7 @@ def plan_anthropic(
             n_marks=len(marks),
             n_free=policy.mark_budget - len(fixed),
         ),
+        lost_marks=users.lost,
     )
 
 
@@ -147,28 +148,12 @@ def _automatic(draft: Draft, policy: AnthropicPolicy) -> dict[int, Ttl]:
     return {} if found is None else dict([found])
 
 
-def _check(draft: Draft, prompt: Prompt, fixed: Mapping[int, Ttl], policy: AnthropicPolicy) -> None:
-    """Refuse marks of the user that the API would refuse."""
-    where = ", ".join(str(prompt.index[place]) for place in sorted(fixed))
-    if len(fixed) > policy.mark_budget:
-        automatic = (
-            ", one of them by the top-level cache_control" if draft.request.automatic else ""
-        )
-        raise ConfigurationError(
-            f"{len(fixed)} blocks are marked with cache_control (blocks {where} of the "
-            f"request{automatic}), at most {policy.mark_budget} may be; take some away: the "
-            "planner places what is missing"
-        )
-    allowed = [choice.ttl for choice in policy.ttls]
-    for place, ttl in fixed.items():
-        if ttl not in allowed:
-            raise ConfigurationError(
-                f"block {prompt.index[place]} is marked with ttl {ttl.value!r}, which is not one "
-                f"of {[each.value for each in allowed]!r}"
-            )
-    order = [fixed[place] for place in sorted(fixed)]
-    if policy.longer_ttl_first and order != sorted(order, key=lambda ttl: -ttl.seconds):
-        raise ConfigurationError(
-            f"marked blocks {where} have the lifetimes {[ttl.value for ttl in order]!r}; a longer "
-            "one must not come after a shorter one: give earlier marks the longer lifetime"
-        )
+def _limits(policy: AnthropicPolicy, automatic: Mapping[int, Ttl]) -> MarkLimits:
+    return MarkLimits(
+        name="cache_control",
+        budget=policy.mark_budget,
+        ttls=[choice.ttl for choice in policy.ttls],
+        default=policy.default_ttl,
+        longer_first=policy.longer_ttl_first,
+        automatic=next(iter(automatic.items()), None),
+    )

@@ -21,8 +21,8 @@ from agentkit.caching.plan.prompt import (
     front_is_readable,
     prompt_of,
     run_ends,
-    user_marks,
 )
+from agentkit.caching.plan.users import MarkLimits, UserMarks, no_marks, user_marks
 from agentkit.caching.policy import (
     BlockKind,
     CompatiblePolicy,
@@ -48,8 +48,7 @@ def plan_compatible(
     """Choose hints, and marks where they are passed on.
 
     Raises:
-        ConfigurationError: the user set more marks than are passed on, or on blocks without a
-            place for them.
+        ConfigurationError: no salt fits what the server takes.
     """
     draft = replace(draft, keep_alive=False)  # there is no request that answers nothing
     minimum = policy.minimum_tokens or 0
@@ -62,12 +61,8 @@ def plan_compatible(
         terms=draft.request.terms,
         idle_s=policy.idle_s or _IDLE_S,
     )
-    users = user_marks(draft, prompt, "cache_control")
-    if len(users) > policy.mark_budget:
-        raise ConfigurationError(
-            f"{len(users)} blocks are marked (blocks {', '.join(map(str, users))} of the request), "
-            f"but {policy.provider.value} passes on {policy.mark_budget}; take some away"
-        )
+    found = _user_marks(draft, policy, prompt)
+    users = found.marks
     fixed = {
         place: Life(
             ttl=mark.ttl,
@@ -97,6 +92,7 @@ def plan_compatible(
             terms=draft.request.terms,
         ),
         notes=front_notes(draft, policy, prompt),
+        lost_marks=found.lost,
     )
 
 
@@ -135,6 +131,21 @@ def _checked(salt: str, rule: Salt) -> str:
     if wrong:
         raise ConfigurationError(f"{rule.field} may not contain {wrong!r}, got {salt!r}")
     return salt
+
+
+def _user_marks(draft: Draft, policy: CompatiblePolicy, prompt: Prompt) -> UserMarks:
+    if not policy.mark_budget:
+        return UserMarks(
+            marks={}, lost=no_marks(draft, f"{policy.provider.value} passes on no cache marks")
+        )
+    limits = MarkLimits(
+        name="cache_control",
+        budget=policy.mark_budget,
+        ttls=[choice.ttl for choice in policy.ttls],
+        # The providers behind a gateway have the rule of Anthropic's API.
+        longer_first=True,
+    )
+    return user_marks(draft, prompt, limits)
 
 
 def _takes_mark(block: Block, _: Role | None) -> bool:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from agentkit.caching.plan.draft import Draft, Written
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.plan.predict import common_read, predicted, whole_blocks_within
-from agentkit.caching.plan.prompt import front_is_readable, no_marks, prompt_of
+from agentkit.caching.plan.prompt import front_is_readable, prompt_of
+from agentkit.caching.plan.users import no_marks
 from agentkit.caching.policy import DeepSeekPolicy, InputSplit
 
 _SIBLINGS_AHEAD = 2
@@ -17,12 +18,7 @@ _SIBLINGS_AHEAD = 2
 def plan_deepseek(
     draft: Draft, policy: DeepSeekPolicy, written: Written, now: datetime
 ) -> CachePlan:
-    """Predict what is read, and say what the hour costs.
-
-    Raises:
-        ConfigurationError: the user set marks, which DeepSeek refuses.
-    """
-    no_marks(draft, "DeepSeek has no cache marks")
+    """Predict what is read, and say what the hour costs."""
     prompt = prompt_of(draft, written, now_s=now.timestamp(), minimum=0, can_mark=lambda *_: False)
     _, common = common_read(prompt)
     read = common
@@ -41,6 +37,7 @@ def plan_deepseek(
             terms=draft.request.terms,
         ),
         notes=_peak_note(policy, now),
+        lost_marks=no_marks(draft, "DeepSeek has no cache marks"),
     )
 
 

@@ -9,7 +9,8 @@ from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix, Written
 from agentkit.caching.plan.notes import front_notes
 from agentkit.caching.plan.plan import CachedFront, CachePlan, Prediction
 from agentkit.caching.plan.predict import common_read, predicted, whole_blocks_within
-from agentkit.caching.plan.prompt import Prompt, front_is_readable, no_marks, prompt_of, run_ends
+from agentkit.caching.plan.prompt import Prompt, front_is_readable, prompt_of, run_ends
+from agentkit.caching.plan.users import no_marks
 from agentkit.caching.policy import GeminiPolicy, InputSplit
 
 _SHORTEST_TTL_S = 300
@@ -21,11 +22,7 @@ def plan_gemini(draft: Draft, policy: GeminiPolicy, written: Written, now: datet
 
     With one, the prediction is that of a request that uses it; what its creation and storage cost
     is not in it, because no request is billed for them.
-
-    Raises:
-        ConfigurationError: the user set marks, which Gemini refuses.
     """
-    no_marks(draft, "Gemini has no cache marks")
     minimum = policy.minimum_tokens or 0
     prompt = prompt_of(
         draft, written, now_s=now.timestamp(), minimum=minimum, can_mark=lambda *_: False
@@ -39,6 +36,7 @@ def plan_gemini(draft: Draft, policy: GeminiPolicy, written: Written, now: datet
         siblings_ahead=0 if front or front_is_readable(draft, prompt, minimum) else 1,
         predicted=_predict(draft, policy, prompt, front, now),
         notes=front_notes(draft, policy, prompt),
+        lost_marks=no_marks(draft, "Gemini has no cache marks"),
     )
 
 

@@ -11,7 +11,8 @@ from agentkit.caching.plan.draft import Draft, Written
 from agentkit.caching.plan.notes import front_notes
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.plan.predict import common_read, predicted, whole_blocks_within
-from agentkit.caching.plan.prompt import front_is_readable, no_marks, prompt_of
+from agentkit.caching.plan.prompt import front_is_readable, prompt_of
+from agentkit.caching.plan.users import no_marks
 from agentkit.caching.policy import InputSplit, OpenAiIntervalPolicy
 from agentkit.caching.simulate.openai_intervals import reported_tokens
 
@@ -19,12 +20,7 @@ from agentkit.caching.simulate.openai_intervals import reported_tokens
 def plan_openai_intervals(
     draft: Draft, policy: OpenAiIntervalPolicy, written: Written, now: datetime
 ) -> CachePlan:
-    """Choose the retention; all else is the provider's.
-
-    Raises:
-        ConfigurationError: the user set marks, which these models refuse.
-    """
-    no_marks(draft, f"{policy.model!r} takes no breakpoints; they came with GPT-5.6")
+    """Choose the retention; all else is the provider's."""
     minimum = policy.minimum_tokens or 0
     prompt = prompt_of(
         draft, written, now_s=now.timestamp(), minimum=minimum, can_mark=lambda *_: False
@@ -45,6 +41,9 @@ def plan_openai_intervals(
             terms=draft.request.terms,
         ),
         notes=front_notes(draft, policy, prompt),
+        lost_marks=no_marks(
+            draft, f"{policy.model!r} takes no breakpoints; they came with GPT-5.6"
+        ),
     )
 
 

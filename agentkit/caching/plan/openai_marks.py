@@ -19,23 +19,18 @@ from agentkit.caching.plan.notes import mark_notes, siblings_ahead
 from agentkit.caching.plan.placing import MarkRules, place_marks, placed_marks
 from agentkit.caching.plan.plan import CachePlan, Prediction
 from agentkit.caching.plan.predict import blocks_read, predicted
-from agentkit.caching.plan.prompt import Prompt, prompt_of, run_ends, user_marks
+from agentkit.caching.plan.prompt import Prompt, prompt_of, run_ends
+from agentkit.caching.plan.users import MarkLimits, UserMarks, user_marks
 from agentkit.caching.policy import OpenAiKey, OpenAiMarkPolicy, Section, Ttl
 from agentkit.caching.request import Block, CacheRequest, Mark, Role
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.openai_marks import allowed_ttls, breakpoints, is_ignored
-from agentkit.errors import ConfigurationError
 
 
 def plan_openai_marks(
     draft: Draft, policy: OpenAiMarkPolicy, written: Written, now: datetime
 ) -> CachePlan:
-    """Place the breakpoints.
-
-    Raises:
-        ConfigurationError: the user set one on a block that takes none, or with a lifetime that
-            the API does not take.
-    """
+    """Place the breakpoints."""
     # Only the Responses API has a request that answers nothing (`prewarm`).
     pings = draft.keep_alive and draft.request.openai.api == "responses"
     draft = replace(draft, keep_alive=pings)
@@ -46,7 +41,8 @@ def plan_openai_marks(
         minimum=policy.minimum_tokens or 0,
         can_mark=lambda block, role: _takes_breakpoint(block, role, policy),
     )
-    users = _user_marks(draft, policy, prompt)
+    found = _user_marks(draft, policy, prompt)
+    users = found.marks
     lives = _lives(draft, policy, prompt, now)
     needs = needs_of(draft, prompt, lives)
     acting = {place: mark for place, mark in users.items() if prompt.markable[place]}
@@ -63,6 +59,7 @@ def plan_openai_marks(
         siblings_ahead=siblings_ahead(prompt, needs),
         predicted=_predict(draft, policy, prompt, marks, now),
         notes=mark_notes(draft, policy, prompt, needs, n_marks=len(marks)),
+        lost_marks=found.lost,
     )
     return _in_implicit_mode(planned, draft, policy, prompt, now) or planned
 
@@ -71,22 +68,20 @@ def _takes_breakpoint(block: Block, role: Role | None, policy: OpenAiMarkPolicy)
     return block.kind in policy.markable and role is not Role.ASSISTANT and block.n_tokens > 0
 
 
-def _user_marks(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt) -> dict[int, Mark]:
+def _user_marks(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt) -> UserMarks:
     ignored = {
         place: block.mark
         for place, block in enumerate(prompt.blocks)
         if block.mark is not None and is_ignored(draft.request, prompt.roles[place])
     }
+    limits = MarkLimits(
+        name="prompt_cache_breakpoint",
+        ttls=allowed_ttls(draft.request, policy),
+        default=policy.default_ttl,
+    )
     # What the API ignores is left where it is; everything else must be acceptable.
-    found = user_marks(draft, prompt, "prompt_cache_breakpoint", ignored=ignored)
-    allowed = allowed_ttls(draft.request, policy)
-    for place, mark in found.items():
-        if mark.ttl is not None and mark.ttl not in allowed:
-            raise ConfigurationError(
-                f"block {place} has a breakpoint with ttl {mark.ttl.value!r}; the "
-                f"{draft.request.openai.api} API takes {[ttl.value for ttl in allowed]!r}"
-            )
-    return found | ignored
+    found = user_marks(draft, prompt, limits, ignored=ignored)
+    return replace(found, marks={**found.marks, **ignored})
 
 
 def _lives(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt, now: datetime) -> Lives:

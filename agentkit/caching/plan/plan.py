@@ -73,6 +73,8 @@ class CachePlan:
     predicted: Prediction
     notes: tuple[str, ...] = ()
     """What was not done, and why, e.g. that a prefix is too short to be cached."""
+    lost_marks: tuple[str, ...] = ()
+    """Why marks of the user's are left out, or have another lifetime. Among the notes, too."""
 
     def applied(self, request: CacheRequest) -> CacheRequest:
         """Return the request with the plan's marks and options, as a simulator takes it."""

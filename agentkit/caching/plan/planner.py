@@ -24,6 +24,7 @@ from agentkit.caching.policy import (
     OpenAiMarkPolicy,
     Policy,
 )
+from agentkit.warn import LostMarkWarning, warn_user
 
 
 def plan(
@@ -39,13 +40,22 @@ def plan(
     `written` must be what lives under the request's own cache key: take `with_key(draft, ...)` for
     both. `rates` says how often keys were used lately; None spreads nothing.
 
+    Warns of marks of the user's that are left out (`LostMarkWarning`), with the same words at each
+    request, so that Python shows it once.
+
     Raises:
-        ConfigurationError: marks that the user set break the provider's rules.
+        ConfigurationError: the provider cannot take what was configured.
     """
     draft = with_key(draft, policy, rates, now)
     planned = _planned(draft, policy, written, now)
+    for lost in planned.lost_marks:
+        warn_user(f"{policy.provider.value}, model {policy.model!r}: {lost}", LostMarkWarning)
     key = cache_key(draft, policy, rates, now)
-    return replace(planned, key_base=None if key is None else key.base)
+    return replace(
+        planned,
+        key_base=None if key is None else key.base,
+        notes=planned.notes + planned.lost_marks,
+    )
 
 
 def _planned(draft: Draft, policy: Policy, written: Written, now: datetime) -> CachePlan:

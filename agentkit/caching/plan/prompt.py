@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TypeVar, overload
 
 from agentkit.caching.plan.draft import Draft, LiveEntry, SharedBy, SharedPrefix, Written
-from agentkit.caching.request import Block, CacheRequest, Mark, Role
-from agentkit.errors import ConfigurationError
+from agentkit.caching.request import Block, CacheRequest, Role
 
 ItemT = TypeVar("ItemT")
 
@@ -136,53 +135,10 @@ def roles_of(request: CacheRequest) -> list[Role | None]:
     return roles
 
 
-def user_marks(
-    draft: Draft, prompt: Prompt, what: str, *, ignored: Iterable[int] = ()
-) -> dict[int, Mark]:
-    """Return the marks that the user set, by rendered block, but those on `ignored` blocks.
-
-    They are never moved.
-
-    Raises:
-        ConfigurationError: one is on a block that takes none; `what` is the API's name of a mark.
-    """
-    skip = set(ignored)
-    found: dict[int, Mark] = {}
-    for index, block in enumerate(draft.request.blocks):
-        if block.mark is None:
-            continue
-        shown = prompt.shown_before(index)
-        place = shown if prompt.shown_before(index + 1) > shown else None
-        if place in skip:
-            continue
-        if place is None or not prompt.markable[place]:
-            kind = "empty text" if not block.n_tokens else block.kind.value
-            raise ConfigurationError(
-                f"block {index} of the request is {kind!r}, which takes no {what}; set it on the "
-                "block before, or leave it to the planner"
-            )
-        found[place] = block.mark
-    return found
-
-
 def run_ends(draft: Draft) -> tuple[list[SharedPrefix], SharedPrefix | None]:
     """Return the ends of the run's earlier requests, and its own end if it has one."""
     ends = [prefix for prefix in draft.shared if prefix.by is SharedBy.RUN]
     return (ends[:-1], ends[-1]) if ends else ([], None)
-
-
-def no_marks(draft: Draft, why: str) -> None:
-    """Refuse marks that the user set where there are none.
-
-    Raises:
-        ConfigurationError: there are some.
-    """
-    marked = [index for index, block in enumerate(draft.request.blocks) if block.mark is not None]
-    if marked:
-        where = ", ".join(map(str, marked))
-        raise ConfigurationError(
-            f"blocks {where} of the request are marked, but {why}; take it away"
-        )
 
 
 def front_is_readable(draft: Draft, prompt: Prompt, minimum: int) -> bool:

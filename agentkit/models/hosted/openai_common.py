@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from agentkit.errors import ModelError, RequestRefused
+from agentkit.warn import LostMarkWarning as LostMarkWarning
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -30,10 +31,6 @@ CACHE_FIELDS = (
 
 class CacheFieldsRefusedWarning(UserWarning):
     """A server that looks compatible does not know the fields that steer OpenAI's cache."""
-
-
-class LostMarkWarning(UserWarning):
-    """A breakpoint that the user set stands where the API cannot have one."""
 
 
 async def send(

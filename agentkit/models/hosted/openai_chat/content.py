@@ -76,10 +76,15 @@ class ContentForm:
         return attachment_part(block, self.profile, label=self.label, mark=mark)
 
     def _own_mark(self, wanted: Breakpoint | None) -> Mark | None:
-        """Return the user's mark with the next longer lifetime that exists here."""
+        """Return the user's mark with the next longer lifetime that exists here.
+
+        Also where there are no marks: the plan leaves it out, and says so.
+        """
         field = self.profile.mark
-        if wanted is None or field is None or not self.takes_marks:
+        if wanted is None:
             return None
+        if field is None or not self.takes_marks:
+            return Mark()
         if wanted == "default" or not field.ttls:
             return Mark()
         longer = [ttl for ttl in field.ttls if ttl.seconds >= Ttl(wanted).seconds]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from decimal import Decimal
 
@@ -20,7 +21,7 @@ from agentkit.caching.policy import (
 )
 from agentkit.caching.request import CacheRequest, Mark, Message
 from agentkit.caching.simulate import InFlight, ManualClock, SimulatedAnthropic
-from agentkit.errors import ConfigurationError
+from agentkit.warn import LostMarkWarning
 from tests.agentkit.caching.plan.planning import (
     CLAUDE,
     DAY,
@@ -116,11 +117,38 @@ def test_deferred_tools_and_the_users_marks_share_one_budget(
     ]
 
 
-def test_more_marks_than_the_budget_are_named_before_anything_is_sent(policy: Policy) -> None:
-    """C25: the API would refuse the request again on every retry."""
-    asked = with_user_marks(steps(2)[-1], [0, 1, 2, 3, 4], None)
-    with pytest.raises(ConfigurationError, match=r"5 blocks .*0, 1, 2, 3, 4.* at most 4"):
-        plan(draft_of(asked), policy, Written(), NOW)
+def test_of_more_marks_than_the_budget_the_newest_count(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    """C25: the API would refuse the request again on every retry, and what was sent stays."""
+    asked = with_user_marks(steps(2)[-1], [0, 1, 2, 3, 4, 6], None)
+    with pytest.warns(LostMarkWarning, match=r"more marks than the 4 .*older ones give way"):
+        sent = send(cache, clock, draft_of(asked), policy)
+    assert [(m.index, m.by_user) for m in sent.plan.marks] == [(i, True) for i in (2, 3, 4, 6)]
+    assert "older ones give way" in sent.plan.notes[-1]
+    assert sent.served.split.written == sum(b.n_tokens for b in list(asked.blocks)[:7])
+
+
+def test_a_conversation_with_a_mark_in_each_message_goes_on_and_reads_itself(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    """C25, C28: an append-only context cannot give its old marks back."""
+    messages = []
+    for turn in range(8):
+        messages.append(user(block(f"document {turn}", 2000, mark=Mark())))
+        with pytest.warns(LostMarkWarning) if turn >= 4 else nullcontext():
+            sent = send(cache, clock, draft_of(request(messages)), policy)
+        assert sent.served.read == (0 if turn == 0 else 2000 * turn + 20 * (turn - 1))
+        messages.append(assistant(block(f"answer {turn}", 20)))
+
+
+def test_a_mark_on_a_block_that_takes_none_is_left_out(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    asked = request([user(block("question")), assistant(block("text"), block("", 0))])
+    with pytest.warns(LostMarkWarning, match="'empty text' takes no cache_control"):
+        sent = send(cache, clock, draft_of(with_user_marks(asked, [2], None)), policy)
+    assert [(m.index, m.by_user) for m in sent.plan.marks] == [(0, False), (1, False)]
 
 
 def test_a_user_who_marks_the_system_prompt_still_gets_a_mark_at_the_end(policy: Policy) -> None:
@@ -172,11 +200,28 @@ def test_where_documents_take_no_mark_it_stands_before_them() -> None:
     assert places(draft_of(asked), strict) == [0]
 
 
-def test_lifetimes_in_the_wrong_order_are_refused_early(policy: Policy) -> None:
+def test_a_longer_lifetime_behind_a_shorter_one_is_taken_with_the_shorter(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
     """C35: tools for five minutes before a system prompt for an hour is a 400 on each request."""
     asked = with_user_marks(with_user_marks(steps(0)[0], [2], Ttl.FIVE_MINUTES), [4], Ttl.ONE_HOUR)
-    with pytest.raises(ConfigurationError, match=r"'5m', '1h'.*give earlier marks the longer"):
-        plan(draft_of(asked), policy, Written(), NOW)
+    with pytest.warns(LostMarkWarning, match=r"'1h' behind one with '5m' .*the shorter"):
+        sent = send(cache, clock, draft_of(asked), policy)
+    assert [(m.index, m.ttl, m.by_user) for m in sent.plan.marks if m.by_user] == [
+        (2, Ttl.FIVE_MINUTES, True),
+        (4, Ttl.FIVE_MINUTES, True),
+    ]
+    assert sent.served.read == 0
+
+
+def test_an_hour_before_five_minutes_keeps_its_hour(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    """C35: nothing is said where nothing is changed."""
+    asked = with_user_marks(with_user_marks(steps(0)[0], [2], Ttl.ONE_HOUR), [4], Ttl.FIVE_MINUTES)
+    sent = send(cache, clock, draft_of(asked), policy)
+    assert [m.ttl for m in sent.plan.marks if m.by_user] == [Ttl.ONE_HOUR, Ttl.FIVE_MINUTES]
+    assert sent.plan.lost_marks == ()
 
 
 def test_an_hour_of_the_user_behind_our_marks_makes_ours_last_an_hour(
@@ -357,8 +402,20 @@ def test_a_mark_by_the_top_level_field_takes_a_place(
     sent = send(cache, clock, draft_of(asked), policy)
     assert [m.index for m in sent.plan.marks] == [2, 3, 4]
     one_more = replace(with_user_marks(steps(1)[-1], [1, 2, 3, 4], None), automatic=Mark())
-    with pytest.raises(ConfigurationError, match="one of them by the top-level cache_control"):
-        plan(draft_of(one_more), policy, Written(), NOW)
+    with pytest.warns(LostMarkWarning, match="one of them by the top-level cache_control"):
+        sent = send(cache, clock, draft_of(one_more), policy)
+    assert [m.index for m in sent.plan.marks] == [2, 3, 4]
+
+
+def test_shorter_marks_give_way_to_an_hour_by_the_top_level_field(
+    cache: SimulatedAnthropic, clock: ManualClock, policy: Policy
+) -> None:
+    """C35: the server's own mark is the last one, and cannot be shortened by a plan."""
+    asked = with_user_marks(steps(1)[-1], [2], Ttl.FIVE_MINUTES)
+    asked = replace(asked, automatic=Mark(Ttl.ONE_HOUR))
+    with pytest.warns(LostMarkWarning, match="gives way to the longer one"):
+        sent = send(cache, clock, draft_of(asked), policy)
+    assert not any(mark.by_user for mark in sent.plan.marks)
 
 
 def test_an_unknown_model_is_planned_and_said_to_be_unknown() -> None:

@@ -13,7 +13,7 @@ from agentkit.caching.plan.planner import plan
 from agentkit.caching.policy import BlockKind, Policy, Ttl
 from agentkit.caching.request import CacheRequest, Message, OpenAiOptions, Role
 from agentkit.caching.simulate import ManualClock, SimulatedOpenAi
-from agentkit.errors import ConfigurationError
+from agentkit.warn import LostMarkWarning
 from tests.agentkit.caching.plan.planning import (
     GPT,
     assistant,
@@ -137,9 +137,21 @@ def test_the_users_breakpoints_stay_and_count(
     assert sent.plan.marks[-1].index == sum(1 for _ in asked.blocks) - 1
 
 
-def test_a_breakpoint_on_a_tool_is_refused_early(policy: Policy) -> None:
-    with pytest.raises(ConfigurationError, match="takes no prompt_cache_breakpoint"):
-        plan(draft_of(with_user_marks(steps(0)[0], [0], None)), policy, Written(), NOW)
+def test_a_breakpoint_on_a_tool_is_left_out(
+    cache: SimulatedOpenAi, clock: ManualClock, policy: Policy
+) -> None:
+    with pytest.warns(LostMarkWarning, match="'tool' takes no prompt_cache_breakpoint"):
+        sent = send(cache, clock, draft_of(with_user_marks(steps(0)[0], [0], None)), policy)
+    assert not any(mark.by_user for mark in sent.plan.marks)
+
+
+def test_a_lifetime_that_the_api_does_not_know_is_taken_as_one_that_it_knows(
+    cache: SimulatedOpenAi, clock: ManualClock, policy: Policy
+) -> None:
+    asked = with_user_marks(steps(2)[-1], [3], Ttl.FIVE_MINUTES)
+    with pytest.warns(LostMarkWarning, match=r"ttl '5m' is taken with"):
+        sent = send(cache, clock, draft_of(asked), policy)
+    assert [m.index for m in sent.plan.marks if m.by_user] == [3]
 
 
 def test_a_breakpoint_that_chat_ignores_is_left_where_it_is(
@@ -200,6 +212,9 @@ def test_a_short_default_retention_is_lengthened_for_long_gaps() -> None:
 
 
 def test_models_before_take_no_marks() -> None:
+    """C37: a conversation that was begun elsewhere goes on without its marks."""
     asked = with_user_marks(claude_request([user(block("q", 3000))], model="gpt-5.4"), [0], None)
-    with pytest.raises(ConfigurationError, match=r"blocks 0 .*came with GPT-5\.6"):
-        plan(draft_of(asked), policy_of("openai", "gpt-5.4"), Written(), NOW)
+    with pytest.warns(LostMarkWarning, match=r"came with GPT-5\.6.*do nothing"):
+        planned = plan(draft_of(asked), policy_of("openai", "gpt-5.4"), Written(), NOW)
+    assert planned.marks == ()
+    assert "do nothing" in planned.notes[-1]

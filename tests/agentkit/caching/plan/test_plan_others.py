@@ -29,6 +29,7 @@ from agentkit.caching.simulate import (
 )
 from agentkit.caching.simulate.compatible import SimulatedCompatible
 from agentkit.errors import ConfigurationError
+from agentkit.warn import LostMarkWarning
 from tests.agentkit.caching.plan.planning import (
     DAY,
     assistant,
@@ -83,11 +84,12 @@ class TestDeepSeek:
         )
         assert plan(draft_of(asked(self.MODEL)), self.POLICY, Written(), NOW).notes == ()
 
-    def test_marks_of_the_user_are_refused_early(self) -> None:
-        with pytest.raises(ConfigurationError, match=r"blocks 0 .* DeepSeek has no cache marks"):
-            plan(
-                draft_of(with_user_marks(asked(self.MODEL), [0], None)), self.POLICY, Written(), NOW
-            )
+    def test_marks_of_the_user_are_left_out(self) -> None:
+        marked = draft_of(with_user_marks(asked(self.MODEL), [0], None))
+        with pytest.warns(LostMarkWarning, match="DeepSeek has no cache marks"):
+            planned = plan(marked, self.POLICY, Written(), NOW)
+        assert planned.marks == ()
+        assert "do nothing" in planned.notes[-1]
 
 
 class TestGemini:
@@ -272,10 +274,26 @@ class TestCompatible:
         alibaba = plan(draft, compatible(Provider.ALIBABA), Written(), NOW).marks
         assert [(m.index, m.ttl) for m in alibaba] == [(0, None), (1, None)]
 
-    def test_more_user_marks_than_are_passed_on_are_refused_early(self) -> None:
+    def test_marks_of_the_user_are_left_out_where_none_are_passed_on(self) -> None:
         marked = draft_of(with_user_marks(asked("model"), [0], None))
-        with pytest.raises(ConfigurationError, match=r"blocks 0 .*vllm passes on 0"):
-            plan(marked, compatible(Provider.VLLM), Written(), NOW)
+        with pytest.warns(LostMarkWarning, match="vllm passes on no cache marks"):
+            planned = plan(marked, compatible(Provider.VLLM), Written(), NOW)
+        assert planned.marks == ()
+
+    def test_a_gateway_gets_the_newest_marks_with_their_lifetimes_in_order(self) -> None:
+        """C25, C35: the provider behind it would refuse them as its own API does."""
+        blocks = [block(f"part {i}", 2000) for i in range(5)]
+        talk = request([user(*blocks)], model="anthropic/claude-sonnet-5-5")
+        talk = with_user_marks(with_user_marks(talk, [0, 1], Ttl.FIVE_MINUTES), [2], Ttl.ONE_HOUR)
+        with pytest.warns(LostMarkWarning, match="'1h' behind one with '5m'"):
+            planned = plan(draft_of(talk), compatible(Provider.OPENROUTER), Written(), NOW)
+        assert [m.ttl for m in planned.marks if m.by_user] == [Ttl.FIVE_MINUTES] * 3
+        assert all(m.ttl is not Ttl.ONE_HOUR for m in planned.marks)
+        crowded = with_user_marks(talk, [3, 4], None)
+        said = "older ones give way"
+        with pytest.warns(match="'1h'"), pytest.warns(LostMarkWarning, match=said):
+            planned = plan(draft_of(crowded), compatible(Provider.OPENROUTER), Written(), NOW)
+        assert [m.index for m in planned.marks] == [1, 2, 3, 4]
 
     @pytest.mark.parametrize(("chance", "ttl"), [("0.02", None), ("1", Ttl.ONE_HOUR)])
     def test_moonshots_lifetime_is_chosen_by_price(self, chance: str, ttl: Ttl | None) -> None:

@@ -149,7 +149,8 @@ def test_the_users_marks_take_the_next_longer_lifetime_where_there_are_marks() -
         return [wire.block.mark for wire in adapter(profile, model).layout(made).blocks[2:]]
 
     assert [mark and mark.ttl for mark in marks(OPENAI)] == ["30m", None]
-    assert marks(OPENAI, "gpt-5.4") == [None, None]  # this generation has no breakpoints
+    # This generation has no breakpoints: the plan leaves the mark out, and says so.
+    assert marks(OPENAI, "gpt-5.4") == [Mark(), None]
     assert [mark and mark.ttl for mark in marks(OPENROUTER)] == ["5m", None]
     assert marks(ALIBABA) == [Mark(), None]
     assert marks(VLLM) == [None]  # one string
