@@ -21,13 +21,21 @@ def test_every_code_block_of_the_page_has_its_output() -> None:
     assert len(BLOCKS) == PAGE.count("```python") == PAGE.count("```text") > 0
 
 
-def test_the_blocks_print_what_the_page_shows_in_the_order_of_the_page() -> None:
-    names: dict[str, Any] = {"__name__": "page"}
-    for number, (code, output) in enumerate(BLOCKS):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            exec(compile(code, f"docs/caching.md, block {number}", "exec"), names)
-        assert out.getvalue() == output, code
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_each_block_runs_by_itself_and_prints_what_the_page_shows(number: int) -> None:
+    code, output = BLOCKS[number]
+    names: dict[str, Any] = {"__name__": f"block_{number}"}
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, f"docs/caching.md, block {number}", "exec"), names)
+    assert out.getvalue() == output, code
+
+
+def test_the_table_that_is_explained_is_the_one_that_is_printed() -> None:
+    explained = re.findall(r"^     (agent calls .+|bank .+)$", PAGE, re.MULTILINE)
+    (printed,) = (output for _, output in BLOCKS if " agent calls " in output)
+    assert len(explained) == 2
+    assert all(line in printed for line in explained)
 
 
 def test_the_page_counts_the_fan_out_as_the_simulator_does() -> None:
