@@ -10,6 +10,7 @@ report.py   RequestRecord and CacheReport: what a run leaves behind  observe/ sh
 ledger/     every request with its money, and sums by agent, tenant, session, model
 prices.py   PriceBook: your own prices, ours, genai-prices           options.py: what an app may say
 times.py    real and virtual time                                    tokens.py: estimates
+recent.py   a mapping that stays small in a process that never ends
 difference.py, iterations.py  where two requests part; requests that are several for the provider
 """
 
