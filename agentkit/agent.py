@@ -23,13 +23,13 @@ from agentkit.knowledge import Knowledge
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.result import RunResult
+from agentkit.state import Memory
 from agentkit.stream import RunStream
 from agentkit.team.members import Team
 from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
 from agentkit.toolset import Tool
 from agentkit.toolset.mcp import McpServer
-from agentkit.usage import Usage
 from agentkit.warn import users_line
 
 Deps = TypeVar("Deps", default=None)
@@ -39,8 +39,8 @@ _NO_DEPS: Any = None
 """The default of `deps`: fits where nobody declared a type for them."""
 _OF_CLASS: Any = object()
 """Not given, where None has a meaning of its own."""
-_LENGTHS_KEPT = 1_024
-"""Conversations whose length is remembered for when they go on."""
+_MEMORIES_KEPT = 1_024
+"""Conversations that are remembered for when they go on."""
 
 
 ToolSource: TypeAlias = Tool | McpServer | Callable[..., object]
@@ -82,11 +82,15 @@ class Agent(Generic[Deps, Output]):
     """Documents that the agent always has; shown in the order of their URIs.
 
     With a `Knowledge` they may change: new runs begin with the latest, and conversations are told
-    what has changed of the documents that they were shown, between two turns.
+    what has changed of the documents that they were shown, between two turns: by a message, or by
+    beginning anew with the newest in front, whichever costs less.
     """
     knowledge_tokens: int = 20_000
-    """Up to how many tokens a `Knowledge` lies in the prompt, by estimate. Where it has more at the
-    agent's first use, the agent gets a tool `search_knowledge` instead."""
+    """Up to how many tokens a `Knowledge` lies in the prompt, by estimate.
+
+    Where it has more at the agent's first use, none of it does. The agent always has a tool
+    `search_knowledge`; it finds also what came later and did not fit any more.
+    """
     tools: Sequence[ToolSource] = ()
     """Tools besides the `@tool` methods. Their order does not matter."""
     subagents: Sequence[Subagent] = ()
@@ -109,8 +113,7 @@ class Agent(Generic[Deps, Output]):
     """When a conversation goes on from a summary of itself; None: never.
 
     Its lengths are in tokens. Where a model says how long its prompts may be, they are cut to that;
-    for other small models set them, e.g. `CompactionRule(trigger_tokens=4_000, limit_tokens=6_000,
-    summary_tokens=300)`.
+    for other small models set the trigger, e.g. `CompactionRule(trigger_tokens=4_000)`.
     """
     deps: Deps
     """What the tools need: connections, settings, the user's identity. The model never sees it.
@@ -309,15 +312,14 @@ class Agent(Generic[Deps, Output]):
         self._fronts |= {digest}
         return is_new
 
-    def length_of(self, context: Context) -> Usage | None:
-        """Return what the last request of a conversation has reported, if it was made here."""
-        return self._lengths.get(context.digest)
+    def memory_of(self, context: Context) -> Memory | None:
+        """Return what is known of a conversation that was held here, beyond what it says itself."""
+        return self._memories.get(context.digest)
 
-    def remember_length(self, context: Context, usage: Usage | None) -> None:
-        """Keep what the last request of a conversation has reported, for when it goes on."""
-        if usage is not None:
-            latest = [*self._lengths.items(), (context.digest, usage)]
-            self._lengths = dict(latest[-_LENGTHS_KEPT:])
+    def remember(self, context: Context, memory: Memory) -> None:
+        """Keep what is known of a conversation, for when it goes on."""
+        latest = [*self._memories.items(), (context.digest, memory)]
+        self._memories = dict(latest[-_MEMORIES_KEPT:])
 
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CONFIGURATION and self._is_fixed:
@@ -346,8 +348,8 @@ class Agent(Generic[Deps, Output]):
     _subagents: tuple[Agent[Any, Any], ...] | None = None
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
-    _lengths: Mapping[str, Usage] = MappingProxyType({})
-    """What the last requests of conversations have reported, by the digest of their contexts."""
+    _memories: Mapping[str, Memory] = MappingProxyType({})
+    """What is known of the latest conversations, by the digest of their contexts."""
 
     def _check_known(self, name: str) -> None:
         # Only here is a name surely a mistake: subclasses keep things of their own, set in

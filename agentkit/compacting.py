@@ -46,6 +46,8 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
     turns_left = _turns_left(run, turn, rule)
     step = next_step(run.context, run.last_usage, rule, prices, turns_left=turns_left)
     if not isinstance(step, Summarise):
+        if step.is_above_trigger:
+            _LOGGER.debug("agent %r: no summary yet: %s", run.member.name, step.reason)
         return
     text = await _summary(run, step, turn, rule)
     if text is None:
@@ -65,7 +67,7 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
 def fitted(rule: CompactionRule, model: Model) -> CompactionRule:
     """Return the rule, with its lengths cut to what the model can read, if it says that."""
     window = model.context_tokens if isinstance(model, HasWindow) else None
-    if window is None or rule.limit_tokens <= int(window * _LIMIT_SHARE):
+    if window is None or rule.limit <= int(window * _LIMIT_SHARE):
         return rule
     trigger = min(rule.trigger_tokens, int(window * _TRIGGER_SHARE))
     target = int(trigger * rule.target_ratio)
@@ -73,7 +75,7 @@ def fitted(rule: CompactionRule, model: Model) -> CompactionRule:
         rule,
         trigger_tokens=trigger,
         limit_tokens=int(window * _LIMIT_SHARE),
-        summary_tokens=max(1, min(rule.summary_tokens, target // 4)),
+        summary_tokens=max(1, min(rule.summary, target // 4)),
     )
 
 
@@ -121,7 +123,7 @@ def _with_room(settings: Settings, rule: CompactionRule) -> Settings:
     """Bounds that were set for short answers must not cut the summary off."""
     most = settings.max_tokens
     if most is not None:
-        most = max(most, 2 * rule.summary_tokens)
+        most = max(most, 2 * rule.summary)
     return replace(settings, max_tokens=most, stop=())
 
 

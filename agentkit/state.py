@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from agentkit.team.members import Member
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is known of a conversation at the end of a run, and its context does not say."""
+
+    length: Usage | None
+    epoch: int
+    version: int | None
+    seen: frozenset[str]
+
+
 class RunState:
     """What one run knows of itself. `context` is always valid: every call has its result."""
 
@@ -44,7 +54,7 @@ class RunState:
         self.session = session or self.run_id
         """One conversation and everything below it."""
         self.epoch = epoch
-        """How often the context was begun anew on purpose."""
+        """How often the context was begun anew on purpose, as far as is known."""
         self.context = context
         self.version = version
         """The version of its knowledge that the context shows; None: its own text says that."""
@@ -94,6 +104,21 @@ class RunState:
         )
         self._below.append(below)
         return below
+
+    def recall(self, memory: Memory | None) -> None:
+        """Go on from what is known of the conversation; nothing is, if it comes from elsewhere."""
+        if memory is not None:
+            self.last_usage = memory.length
+            self.epoch = memory.epoch
+            self.version = memory.version
+            self.seen = memory.seen
+
+    @property
+    def memory(self) -> Memory:
+        """What is known of the conversation now, for `recall`."""
+        return Memory(
+            length=self.last_usage, epoch=self.epoch, version=self.version, seen=self.seen
+        )
 
     def answered(self, request: ModelRequest, length: Usage) -> None:
         """The model has answered: what it was asked, and how long that was."""

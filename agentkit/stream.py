@@ -100,7 +100,8 @@ class RunStream(Generic[Output]):
         async with self._agent.opened() as team:
             self._run = run = _begin(team.root, self._given)
             run.pause_requested = self._pause_requested
-            run.last_usage = self._agent.length_of(run.context)
+            if self._given is not None:
+                run.recall(self._agent.memory_of(run.context))
             try:
                 async with aclosing(run_loop(run, self._prompt)) as events:
                     async for event in events:
@@ -108,7 +109,7 @@ class RunStream(Generic[Output]):
                             self._result = cast("RunResult[Output]", event.result)
                         yield event
             finally:
-                self._agent.remember_length(run.context, run.last_usage)
+                self._agent.remember(run.context, run.memory)
 
 
 def _begin(member: Member, given: Context | None) -> RunState:

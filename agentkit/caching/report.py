@@ -30,6 +30,7 @@ class RequestRecord:
     session: str = ""
     tenant: str = ""
     epoch: int = 0
+    """How often its conversation was begun anew before it, as far as the agent's object knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

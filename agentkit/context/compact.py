@@ -44,6 +44,8 @@ class Keep:
     """Go on as it is."""
 
     reason: str
+    is_above_trigger: bool = False
+    """Whether it is long enough, and there is a reason against it all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +106,24 @@ def next_step(
     if reported is not None and reported + uncounted_tokens(context) < rule.trigger_tokens:
         return Keep(f"{reported} tokens are below the trigger of {rule.trigger_tokens}")
     if context.open_calls:
-        return Keep("calls wait for their results")
+        return Keep("calls wait for their results", is_above_trigger=True)
     sizes = Sizes(context, usage)
     if sizes.total < rule.trigger_tokens:
         return Keep(f"{sizes.total} tokens are below the trigger of {rule.trigger_tokens}")
     if sizes.grown < rule.gap_tokens:
         return Keep(
             f"the epoch grew by {sizes.grown} tokens since its summary, and by less than "
-            f"{rule.gap_tokens} a new one would not be worth its cost"
+            f"{rule.gap_tokens} a new one would not be worth its cost",
+            is_above_trigger=True,
         )
     keep_turns = _turns_that_fit(sizes, rule)
-    n_after = sizes.after(keep_turns, rule.summary_tokens)
+    n_after = sizes.after(keep_turns, rule.summary)
     if sizes.total - n_after < rule.gap_tokens and n_after > rule.target_tokens:
         return Keep(
             f"what cannot be summarised (rules, tools, knowledge and what is not answered yet) has "
-            f"{n_after - rule.summary_tokens} tokens, so a summary would not bring it below "
-            f"{rule.target_tokens}; raise trigger_tokens or use less knowledge"
+            f"{n_after - rule.summary} tokens, so a summary would not bring it below "
+            f"{rule.target_tokens}; raise trigger_tokens or use less knowledge",
+            is_above_trigger=True,
         )
     return _by_price(context, sizes, rule, prices, keep_turns, turns_left)
 
@@ -184,15 +188,17 @@ def _by_price(
     turns_left: int | None,
 ) -> Step:
     n_requests = rule.turns_left if turns_left is None else turns_left
-    n_after = sizes.after(keep_turns, rule.summary_tokens)
+    n_after = sizes.after(keep_turns, rule.summary)
     switch = _switch_cost(sizes, n_after, rule, prices)
     fewer = prices.request(read=sizes.total) - prices.request(read=n_after)
     saved = (n_requests - 1) * fewer - switch
-    at_limit = sizes.total >= rule.limit_tokens
+    at_limit = sizes.total >= rule.limit
     if saved <= 0 and not at_limit:
         return Keep(
             f"{sizes.total} tokens can still be read, and with {n_requests} requests left "
-            "a summary would cost more than it saves"
+            f"a summary would cost more than it saves; from limit_tokens={rule.limit} on it is "
+            "written in any case",
+            is_above_trigger=True,
         )
     return Summarise(
         context=context,
@@ -200,12 +206,12 @@ def _by_price(
         keep_turns=keep_turns,
         n_before=sizes.total,
         n_front=sizes.front,
-        summary_tokens=rule.summary_tokens,
+        summary_tokens=rule.summary,
         n_after=n_after,
         saved=saved if prices.is_known else None,
         switch_cost=switch if prices.is_known else None,
         reason=(
-            f"{sizes.total} tokens are at the limit of {rule.limit_tokens}"
+            f"{sizes.total} tokens are at the limit of {rule.limit}"
             if at_limit
             else f"{sizes.total - n_after} tokens fewer are read by each of {n_requests} requests"
         ),
@@ -215,13 +221,13 @@ def _by_price(
 
 def _switch_cost(sizes: Sizes, n_after: int, rule: CompactionRule, prices: Prices) -> Decimal:
     n_instruction = data_tokens(rule.instruction.encode())
-    asking = prices.request(read=sizes.total, written=n_instruction, output=rule.summary_tokens)
+    asking = prices.request(read=sizes.total, written=n_instruction, output=rule.summary)
     first = prices.request(read=sizes.front, written=n_after - sizes.front)
     return asking + first - prices.request(read=sizes.total)
 
 
 def _turns_that_fit(sizes: Sizes, rule: CompactionRule) -> int:
     for keep_turns in range(rule.keep_turns, 0, -1):
-        if sizes.after(keep_turns, rule.summary_tokens) <= rule.target_tokens:
+        if sizes.after(keep_turns, rule.summary) <= rule.target_tokens:
             return keep_turns
     return 0

@@ -13,6 +13,7 @@ to be done next. Answer with the summary only, in plain text. Do not call any to
 
 
 _TARGET_RATIO = Decimal("0.4")
+_LIMIT_RATIO = Decimal("1.6")
 _SUMMARY_TOKENS = 2_000
 
 
@@ -21,21 +22,23 @@ class CompactionRule:
     """When a conversation is begun anew from a summary. Lengths are in tokens.
 
     Between `trigger_tokens` and `limit_tokens` it is done where it pays, from `limit_tokens` on in
-    any case. `target_ratio` lies well below 1, so a conversation near the trigger is not rewritten
-    at every turn, but has to grow by the difference first.
+    any case that makes it shorter. `target_ratio` lies well below 1, so a conversation near the
+    trigger is not rewritten at every turn, but has to grow by the difference first. To set the
+    trigger is enough: what is None follows from it. With both equal each conversation is summarised
+    there, whatever that costs.
     """
 
     trigger_tokens: int = 100_000
-    limit_tokens: int = 160_000
-    """E.g. 80 % of what the model can read."""
+    limit_tokens: int | None = None
+    """E.g. 80 % of what the model can read; None: 1.6 times the trigger."""
     target_ratio: Decimal = _TARGET_RATIO
     """The new epoch is at most this share of `trigger_tokens`; turns are kept as far as it goes."""
     keep_turns: int = 4
     """Turns that are kept as they are, at most."""
-    summary_tokens: int = _SUMMARY_TOKENS
-    """How long a summary is expected to be."""
+    summary_tokens: int | None = None
+    """How long a summary is expected to be; None: an eighth of the target, at most 2,000."""
     turns_left: int = 12
-    """Requests expected after it, where nobody knows better."""
+    """Requests expected after it, where nobody knows better: with few, a summary seldom pays."""
     instruction: str = SUMMARY_INSTRUCTION
     keeps_thinking: bool = False
     """Whether kept turns keep their thinking; models refuse it behind another prefix."""
@@ -46,15 +49,15 @@ class CompactionRule:
                 f"target_ratio must be above 0 and at most 0.8, got {self.target_ratio!r}: "
                 "without a gap below the trigger each turn would rewrite the prompt"
             )
-        if not 0 < self.summary_tokens < self.target_tokens:
+        if not 0 < self.summary < self.target_tokens:
             raise ValueError(
                 f"summary_tokens must be between 0 and the target of {self.target_tokens} tokens "
-                f"(trigger_tokens x target_ratio), got {self.summary_tokens!r}"
+                f"(trigger_tokens x target_ratio), got {self.summary!r}"
             )
-        if self.limit_tokens < self.trigger_tokens:
+        if self.limit < self.trigger_tokens:
             raise ValueError(
                 f"limit_tokens must be at least trigger_tokens ({self.trigger_tokens}), "
-                f"got {self.limit_tokens!r}"
+                f"got {self.limit!r}; leave it out to have it follow from the trigger"
             )
         for name, least in (("keep_turns", 0), ("turns_left", 1)):
             if getattr(self, name) < least:
@@ -68,12 +71,21 @@ class CompactionRule:
 
         A summary is forced at 80 % of them, and considered from half of them on.
         """
-        trigger = window_tokens // 2
-        return cls(
-            trigger_tokens=trigger,
-            limit_tokens=window_tokens * 4 // 5,
-            summary_tokens=max(1, min(_SUMMARY_TOKENS, int(trigger * _TARGET_RATIO) // 3)),
-        )
+        return cls(trigger_tokens=window_tokens // 2, limit_tokens=window_tokens * 4 // 5)
+
+    @property
+    def limit(self) -> int:
+        """`limit_tokens`, or what it is where it is None."""
+        if self.limit_tokens is None:
+            return int(self.trigger_tokens * _LIMIT_RATIO)
+        return self.limit_tokens
+
+    @property
+    def summary(self) -> int:
+        """`summary_tokens`, or what it is where it is None."""
+        if self.summary_tokens is None:
+            return max(1, min(_SUMMARY_TOKENS, self.target_tokens // 8))
+        return self.summary_tokens
 
     @property
     def target_tokens(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from agentkit import Agent, CompactionRule, ConfigurationError, Settings, ToolName
+from agentkit import Agent, CompactionRule, ConfigurationError, Context, Settings, ToolName
 from agentkit.blocks import ToolMessage, UserMessage
 from agentkit.caching.policy import Provider, anthropic_policy
 from agentkit.caching.policy.edits import ContextEdit, context_edits
@@ -284,6 +285,38 @@ def test_a_subagent_about_to_end_is_not_summarised() -> None:
     assert len(lengths) == 10
 
 
+def test_a_trigger_alone_is_enough_and_what_speaks_against_a_summary_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "agentkit.context")
+    rule = CompactionRule(trigger_tokens=6_000)
+    _, events = run_all(Digger(30).agent(compaction=rule))
+
+    assert compactions(events)
+    assert all(event.tokens_before < rule.limit + 1_000 for event in compactions(events))
+    caplog.clear()
+    dear = CompactionRule(trigger_tokens=6_000, limit_tokens=60_000, turns_left=1)
+    _, events = run_all(Digger(14).agent(compaction=dear))
+    assert not compactions(events)
+    reasons = [each.message for each in caplog.records if "no summary yet" in each.message]
+    assert reasons
+    assert all("agent 'digger'" in each and "limit_tokens=60000" in each for each in reasons)
+
+
+async def test_the_epoch_goes_on_with_the_conversation() -> None:
+    digger = Digger(14)
+    agent = digger.agent()
+    result = await agent.run("Dig.")
+    assert result.requests[-1].epoch == 1
+    more = await agent.run("And now?", context=result.context)
+    assert [record.epoch for record in more.requests] == [1]
+    assert [record.epoch for record in (await agent.run("Dig anew.")).requests] == [0]
+
+    # Another agent cannot know it, and counts from here on.
+    elsewhere = await digger.agent().run("And now?", context=Context.load(more.context.dump()))
+    assert [record.epoch for record in elsewhere.requests] == [0]
+
+
 @dataclass
 class Limits:
     """What a model may say of itself."""
@@ -297,8 +330,8 @@ def test_a_rule_is_cut_to_what_the_model_can_read() -> None:
 
     assert of(None) == of(1_000_000) == of(200_000) == CompactionRule()
     small = of(8_192)
-    assert (small.trigger_tokens, small.limit_tokens) == (4_096, 6_553)
-    assert small.summary_tokens < small.target_tokens < small.trigger_tokens
+    assert (small.trigger_tokens, small.limit) == (4_096, 6_553)
+    assert small.summary < small.target_tokens < small.trigger_tokens
     assert of(8_192, RULE).trigger_tokens == 4_096
     assert fitted(RULE, ScriptedModel([])) is RULE
 

@@ -99,7 +99,9 @@ async def test_a_conversation_does_not_carry_dead_text_to_its_end() -> None:
     last = results[-1]
     for number in range(2 * 9, 2 * 11 + 2):  # the latest edition of each
         assert shown(last.context, number) == 1
-    questions = [m.text for m in last.context.messages if getattr(m, "text", "").endswith("?")]
+    questions = [
+        text for m in last.context.messages if (text := getattr(m, "text", "")).endswith("?")
+    ]
     assert questions == [f"Question {turn}?" for turn in range(12)]
 
 

@@ -162,6 +162,34 @@ def test_what_was_found_before_a_summary_is_still_told_when_it_changes(
     assert_prefix_stable(model.calls)
 
 
+async def test_what_a_summary_speaks_of_is_told_also_in_the_next_run(knowledge: Knowledge) -> None:
+    """Its search lies in an epoch before, of which the context has only the summary."""
+    turns = itertools.count()
+
+    def step(request: ModelRequest) -> Any:
+        if any("Write that summary" in getattr(m, "text", "") for m in request.context.messages):
+            return SUMMARY
+        turn = next(turns)
+        if turn == 0:
+            return Call("search_knowledge", {"query": "ticket"})
+        return "Done." if turn >= 18 else [Say("Next."), Call("dig", {"hole": turn})]
+
+    def dig(hole: int) -> str:
+        """Dig."""
+        return f"Sand in {hole}. " * 180
+
+    agent = guide(
+        ScriptedModel(step), knowledge, knowledge_tokens=10, tools=[dig], compaction=SMALL
+    )
+    result = await agent.run("How much?")
+    assert result.requests[-1].epoch >= 1
+    knowledge.remove("prices.md")
+    result = await agent.run("How much?", context=result.context)
+
+    (told,) = deltas(result.context)
+    assert "'prices.md' was withdrawn" in told
+
+
 def test_what_was_told_before_a_summary_is_carried_over_it(knowledge: Knowledge) -> None:
     turns = itertools.count()
 

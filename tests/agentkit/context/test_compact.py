@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -200,8 +201,8 @@ def spent(n_turns: int, result_bytes: int, rule: CompactionRule) -> tuple[Decima
         context = with_turn(context, f"t{index}", "z" * result_bytes)
         step = next_step(context, size(context), rule, SONNET, turns_left=n_turns - index - 1)
         if isinstance(step, Summarise):
-            cache.ask(step.request_context, output_tokens=rule.summary_tokens)
-            context = step.after("s" * rule.summary_tokens * 4)
+            cache.ask(step.request_context, output_tokens=rule.summary)
+            context = step.after("s" * rule.summary * 4)
             rewrites += 1
     return cache.spent, rewrites
 
@@ -340,12 +341,35 @@ def test_rules_that_cannot_work_are_refused(changes: dict[str, object], words: s
         CompactionRule(**changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("trigger", [500, 6_000, 100_000, 200_000])
+def test_a_trigger_alone_is_a_rule(trigger: int) -> None:
+    """200,000 was refused because of the default of `limit_tokens`; of 6,000 2,000 were kept for
+    the summary, so nothing was ever done."""
+    rule = CompactionRule(trigger_tokens=trigger)
+
+    assert rule.limit == trigger * 8 // 5
+    assert 0 < rule.summary <= min(2_000, trigger // 20)
+    assert replace(rule, trigger_tokens=2 * trigger).limit == trigger * 16 // 5
+    assert CompactionRule().limit == 160_000
+    assert CompactionRule().summary == 2_000
+
+
+def test_with_limit_and_trigger_equal_it_is_done_whatever_it_costs() -> None:
+    context = make_conversation(20, 4_000)
+    forced = CompactionRule(trigger_tokens=15_000, limit_tokens=15_000)
+    step = next_step(context, None, forced, SONNET, turns_left=1)
+
+    assert isinstance(step, Summarise)
+    assert step.saved is not None
+    assert step.saved < 0
+
+
 @pytest.mark.parametrize("window", [2_048, 32_768, 200_000, 1_000_000])
 def test_a_rule_for_a_window_leaves_room_for_the_answer_and_a_gap(window: int) -> None:
     rule = CompactionRule.for_window(window)
 
-    assert rule.trigger_tokens < rule.limit_tokens < window
-    assert 3 * rule.summary_tokens <= rule.target_tokens < rule.trigger_tokens - rule.summary_tokens
+    assert rule.trigger_tokens < rule.limit < window
+    assert 3 * rule.summary <= rule.target_tokens < rule.trigger_tokens - rule.summary
     with pytest.raises(ValueError):
         CompactionRule.for_window(2)
 
