@@ -3,7 +3,8 @@
 A key is a hash of the tenant, the model and the bytes that all agents of a team share. So it is the
 same for siblings, for another run and after a restart, and nothing has to be stored. Where a
 provider bears only so many requests a minute for one key, sessions are spread over several by
-rendezvous hashing: when their number grows, a session stays or goes to a new one, never to an old.
+rendezvous hashing. A session that has begun keeps its key, however the rate grows: what it has
+written would be lost.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from math import ceil
 
 from agentkit.caching.plan.draft import Draft, SharedBy
 from agentkit.caching.policy import DeepSeekPolicy, Policy
+from agentkit.caching.recent import Recent
 
 _HEADROOM = Decimal("0.8")
 """Sessions do not fall evenly; a key is planned to get at most this part of what it may."""
 _MINUTE_S = 60
 _HOLD_S = 3_600
 """How long a number of keys is kept after its rate was seen: moving back would lose entries."""
+_SESSIONS_KEPT = 8_192
+"""Sessions whose key is remembered. One that was forgotten may get another key, and loses once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +42,19 @@ class CacheKey:
 @dataclass(slots=True)
 class _Rate:
     recent: deque[float] = field(default_factory=deque)
-    peak: int = 0
-    peak_s: float = 0.0
+    peaks: deque[tuple[float, int]] = field(default_factory=deque)
+    """When which rate was seen; each but the last is followed by lower ones only."""
 
 
 class KeyRates:
-    """How often each key was used lately. Small, and forgets keys that rest for an hour."""
+    """How often each key was used lately, and which session has which key.
+
+    Small, and forgets keys and sessions that rest for an hour.
+    """
 
     def __init__(self) -> None:
         self._rates: dict[str, _Rate] = {}
+        self._sessions: Recent[tuple[str, str], tuple[str, float]] = Recent(_SESSIONS_KEPT)
 
     def note(self, base: str, now: datetime) -> None:
         """Count a request that was sent with a key; `base` is `CachePlan.key_base`."""
@@ -57,15 +65,28 @@ class KeyRates:
         while rate.recent and rate.recent[0] <= now_s - _MINUTE_S:
             rate.recent.popleft()
         rate.recent.append(now_s)
-        if len(rate.recent) >= rate.peak or now_s - rate.peak_s >= _HOLD_S:
-            rate.peak, rate.peak_s = len(rate.recent), now_s
+        while rate.peaks and rate.peaks[-1][1] <= len(rate.recent):
+            rate.peaks.pop()
+        rate.peaks.append((now_s, len(rate.recent)))
+        while now_s - rate.peaks[0][0] >= _HOLD_S:
+            rate.peaks.popleft()
 
     def per_minute(self, base: str, now: datetime) -> int:
         """Return the highest rate of the last hour, in requests a minute."""
         rate = self._rates.get(base)
-        if rate is None or _is_old(rate, now.timestamp()):
+        if rate is None:
             return 0
-        return rate.peak
+        since_s = now.timestamp() - _HOLD_S
+        return next((peak for at_s, peak in rate.peaks if at_s > since_s), 0)
+
+    def key_of(self, base: str, session: str, n_keys: int, now: datetime) -> str:
+        """Return the key of a session: the one that it has, or its own among `n_keys`."""
+        now_s = now.timestamp()
+        had, at_s = self._sessions.get((base, session), (None, now_s))
+        key = shard(base, session, n_keys) if had is None or now_s - at_s >= _HOLD_S else had
+        if session:
+            self._sessions[base, session] = (key, now_s)
+        return key
 
 
 def with_key(draft: Draft, policy: Policy, rates: KeyRates | None, now: datetime) -> Draft:
@@ -95,7 +116,7 @@ def cache_key(
     rate = rates.per_minute(base, now) + 1  # with this request
     bearable = max(Decimal(1), affinity.requests_per_minute * _HEADROOM)
     n_keys = ceil(rate / bearable) if rate > affinity.requests_per_minute else 1
-    return CacheKey(value=shard(base, draft.session, n_keys), base=base)
+    return CacheKey(value=rates.key_of(base, draft.session, n_keys, now), base=base)
 
 
 KEY_FIELD = "prompt_cache_key"

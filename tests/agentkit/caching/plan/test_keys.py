@@ -131,6 +131,54 @@ def test_a_rate_within_the_ceiling_keeps_one_key() -> None:
         clock.advance(5)
 
 
+def test_the_highest_rate_of_the_last_hour_is_what_counts() -> None:
+    """C49: 40 a minute at 0:00 and 30 at 0:55 leave 30 at 1:01, and nothing at 1:56."""
+    clock, rates = ManualClock(), KeyRates()
+
+    def minute(n_requests: int) -> None:
+        for _ in range(n_requests):
+            rates.note("k", clock())
+            clock.advance(60 / n_requests)
+
+    minute(40)
+    assert rates.per_minute("k", clock()) == 40
+    clock.advance(54 * 60)
+    minute(30)
+    assert rates.per_minute("k", clock()) == 40
+    clock.advance(5 * 60)
+    assert rates.per_minute("k", clock()) == 30
+    rates.note("k", clock())
+    assert rates.per_minute("k", clock()) == 30
+    clock.advance(55 * 60)
+    assert rates.per_minute("k", clock()) == 1
+    clock.advance(60 * 60)
+    assert rates.per_minute("k", clock()) == 0
+
+
+def test_a_session_keeps_its_key_while_the_rate_grows() -> None:
+    """C46, C49: a key that changes in the middle of a run loses all that the run has written."""
+    clock, rates = ManualClock(), KeyRates()
+    found: dict[str, set[str]] = {}
+    for number in range(400):
+        draft = team(asked("q", model="gpt-5.4"), session=f"s{number % (number // 20 + 1)}")
+        got = cache_key(draft, BUSY, rates, clock())
+        assert got is not None
+        found.setdefault(draft.session, set()).add(got.value)
+        rates.note(got.base, clock())
+        clock.advance(0.5)
+    assert {len(keys) for keys in found.values()} == {1}
+    assert len(set.union(*found.values())) > 2
+
+
+def test_a_session_that_rested_is_spread_anew() -> None:
+    clock, rates = ManualClock(), KeyRates()
+    assert rates.key_of("k", "s", 1, clock()) == "k"
+    clock.advance(3_599)
+    assert rates.key_of("k", "s", 9, clock()) == "k"
+    clock.advance(3_600)
+    assert rates.key_of("k", "s", 9, clock()) == shard("k", "s", 9)
+
+
 def test_a_rate_above_the_ceiling_is_spread_by_session_and_still_hits() -> None:
     """C49: 40 sessions ask once a minute, all at about the same time, in any order.
 
