@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -12,13 +13,17 @@ from agentkit.caching.report import CacheReport, CacheRow
 from agentkit.caching.verdict import Cause
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
 _WIDTH = 100
 _TIMES = ("TTFT first", "TTFT median")
 _MONEY = ("TTFT", "cost", "planned", "uncached")
 """The time is that of the first request: a fifth column would not fit."""
+_DISPENSABLE = ("planned", "output", "TTFT", "calls", "uncached", "hit")
+"""What is left out first where a terminal is too narrow for all: half a number is none."""
+_LEAST_NAME = 8
+"""Columns that agents' names need at least; they are folded."""
 
 
 def render(report: CacheReport) -> RenderableType:
@@ -26,15 +31,31 @@ def render(report: CacheReport) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    lines = [Text(line) for line in why(report)]
-    return Group(table(report), *lines) if lines else table(report)
+    return Group(_Fitting(report), *(Text(line) for line in why(report)))
 
 
-def table(report: CacheReport) -> Table:
+class _Fitting:
+    """The table, without what has no room."""
+
+    def __init__(self, report: CacheReport) -> None:
+        self._report = report
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        n_left_out = 0
+        while n_left_out < len(_DISPENSABLE) and (
+            _least_width(self._report, _DISPENSABLE[:n_left_out]) > options.max_width
+        ):
+            n_left_out += 1
+        yield table(self._report, without=_DISPENSABLE[:n_left_out])
+
+
+def table(report: CacheReport, *, without: Collection[str] = ()) -> Table:
     """Return one row for each agent, then the total. Money is shown where there is any.
 
-    Amounts are in USD. `planned` is what the requests would have cost if all plans had come true,
-    `uncached` what they would have cost without any cache.
+    Columns in `without` are left out. Amounts are in USD. `planned` is what the requests would have
+    cost if all plans had come true, `uncached` what they would have cost without any cache.
     """
     from rich import box
     from rich.table import Table
@@ -44,13 +65,27 @@ def table(report: CacheReport) -> Table:
     padding = (0, 0) if priced else (0, 1)
     shown = Table(box=box.SIMPLE_HEAD, show_footer=False, padding=padding)
     shown.add_column("agent", overflow="fold")
-    for name in ("calls", "prompt", "read", "hit", "output", *(_MONEY if priced else _TIMES)):
+    rows = [_cells(row, priced) for row in (*report.rows, report.total)]
+    names = [name for name in rows[0] if name not in without]
+    for name in names:
         shown.add_column(name, justify="right", no_wrap=priced)
-    for row in report.rows:
-        shown.add_row(*map(Text, _cells(row, priced)))  # as it is: `agent[0]` is no markup
-    shown.add_section()
-    shown.add_row(*map(Text, _cells(report.total, priced)))
+    for row, cells in zip((*report.rows, report.total), rows, strict=True):
+        if row is report.total:
+            shown.add_section()
+        # As text: `agent[0]` is no markup.
+        shown.add_row(Text(row.label), *(Text(cells[name]) for name in names))
     return shown
+
+
+def _least_width(report: CacheReport, without: Collection[str]) -> int:
+    """Return how wide a table with money must be to show each number whole; 0 without money."""
+    if report.total.money is None:
+        return 0  # its cells are wrapped
+    rows = [_cells(row, True) for row in (*report.rows, report.total)]
+    names = [name for name in rows[0] if name not in without]
+    widths = (max(len(name), *(len(cells[name]) for cells in rows)) for name in names)
+    labels = max(len(row.label) for row in (*report.rows, report.total))
+    return 2 + min(_LEAST_NAME, labels) + sum(1 + width for width in widths)
 
 
 def why(report: CacheReport) -> list[str]:
@@ -69,7 +104,10 @@ def why(report: CacheReport) -> list[str]:
 
 
 def render_text(report: CacheReport, *, width: int = _WIDTH) -> str:
-    """Return the report as plain text without colours, at most `width` columns wide."""
+    """Return the report as plain text without colours, at most `width` columns wide.
+
+    Columns that have no room are left out, see `table`.
+    """
     from rich.console import Console
 
     console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
@@ -95,24 +133,28 @@ _NAMES = {
 }
 
 
-def _cells(row: CacheRow, priced: bool) -> tuple[str, ...]:
+def _cells(row: CacheRow, priced: bool) -> dict[str, str]:
+    """Return what stands in each column beside the name."""
     usage = row.usage
     ratio = usage.hit_ratio
-    cells = (
-        row.label,
-        str(row.requests),
-        _count(usage.input_tokens),
-        _count(usage.cache_read_tokens),
-        "unknown" if ratio is None else f"{ratio:.1%}",
-        _count(usage.output_tokens),
-        _milliseconds(row.ttft_first_s),
-    )
+    cells = {
+        "calls": str(row.requests),
+        "prompt": _count(usage.input_tokens),
+        "read": _count(usage.cache_read_tokens),
+        "hit": "unknown" if ratio is None else f"{ratio:.1%}",
+        "output": _count(usage.output_tokens),
+    }
+    first = _milliseconds(row.ttft_first_s)
     if not priced:
-        return (*cells, _milliseconds(row.ttft_median_s))
+        return {
+            **cells,
+            **dict(zip(_TIMES, (first, _milliseconds(row.ttft_median_s)), strict=True)),
+        }
     money = row.money
-    if money is None:
-        return (*cells, "", "", "")
-    return (*cells, *map(_usd, (money.cost, money.planned, money.uncached)))
+    amounts = (
+        ("", "", "") if money is None else map(_usd, (money.cost, money.planned, money.uncached))
+    )
+    return {**cells, **dict(zip(_MONEY, (first, *amounts), strict=True))}
 
 
 def _usd(amount: AtLeast) -> str:

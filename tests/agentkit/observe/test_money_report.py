@@ -62,6 +62,23 @@ def test_it_fits_on_a_line_of_100_columns() -> None:
     assert max(map(len, str(report).splitlines())) <= 100
 
 
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_numbers() -> None:
+    report = CacheReport.of([READ, MISSED, SILENT])
+    wide = render_text(report, width=100).split()
+
+    for width in range(36, 101):
+        lines = render_text(report, width=width).splitlines()
+        start = next(index for index, line in enumerate(lines) if "prompt" in line)
+        end = next(index for index, line in enumerate(lines) if line.startswith(" total"))
+        shown = lines[start : end + 1]
+        assert "\N{HORIZONTAL ELLIPSIS}" not in "".join(shown)
+        assert max(map(len, shown)) <= width
+        assert "cost" in lines[start]
+        assert set(lines[end].split()) <= set(wide)
+    assert "planned" not in render_text(report, width=60)
+    assert "uncached" in render_text(report, width=60)
+
+
 def test_the_cause_and_what_it_cost_are_said_below() -> None:
     report = CacheReport.of([READ, MISSED, MISSED])
 
