@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,11 @@ import pytest
 
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.verdict import Cause
+from agentkit.models import resolve_model
+from agentkit.models.hosted.model import HostedModel
 
-PAGE = (Path(__file__).parents[4] / "docs" / "caching.md").read_text("utf-8")
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "caching.md").read_text("utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -29,6 +35,29 @@ def test_each_block_runs_by_itself_and_prints_what_the_page_shows(number: int) -
     with contextlib.redirect_stdout(out):
         exec(compile(code, f"docs/caching.md, block {number}", "exec"), names)
     assert out.getvalue() == output, code
+
+
+def test_the_whole_test_for_pytest_is_one(tmp_path: Path) -> None:
+    (code,) = (code for code, _ in BLOCKS if "\ndef test_" in code)
+    (tmp_path / "test_bank.py").write_text(code, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_bank.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/caching.md"])
+def test_model_strings_with_an_address_name_models(page: str) -> None:
+    strings = re.findall(r"\b[a-z-]+:https?://[^\s`]+#[\w./-]+", (ROOT / page).read_text("utf-8"))
+    assert len(strings) > 2
+    for string in strings:
+        assert isinstance(resolve_model(string), HostedModel), string
 
 
 def test_the_table_that_is_explained_is_the_one_that_is_printed() -> None:
