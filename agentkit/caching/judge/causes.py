@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from agentkit.caching.judge.changes import Facts, our_change
+from agentkit.caching.judge.changes import Facts, our_change, unruled_change
 from agentkit.caching.judge.vendor import vendor_lost, vendor_says
 from agentkit.caching.policy import (
     AnthropicPolicy,
@@ -121,6 +121,12 @@ def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
             f"{facts.gap_s:,.0f} s after the start of the request before, its entry of "
             f"{life_s:,.0f} s was gone; {_remedy(facts.policy, facts.gap_s)}"
         )
+    if facts.gap_s is not None and facts.gap_s > _LONG_PAUSE_S and not _is_promised(facts, life_s):
+        return Cause.EXPIRED, (
+            f"after {facts.gap_s:,.0f} s the prefix was gone; {facts.policy.provider.value} "
+            "publishes no lifetime, so it cannot be said whether that is too long or it was "
+            "dropped before"
+        )
     if facts.still_writing:
         return Cause.NOT_YET_READABLE, (
             "the prefix was still being written, by a neighbour or by the request before; let one "
@@ -130,6 +136,12 @@ def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
         return Cause.ROUTED_ELSEWHERE, (
             "more requests shared the cache key than one machine takes, so this one went to another"
         )
+    changed = None if facts.before is None else unruled_change(facts, facts.before)
+    if changed is not None:
+        return Cause.UNKNOWN, (
+            f"{changed}; it is not published whether what {facts.policy.provider.value} passes "
+            "requests on to keys its entries by it"
+        )
     if kept - facts.planned_read > facts.planned_read - facts.actual.read:
         return _foreseen(facts, life_s)
     return Cause.EVICTED, (
@@ -138,9 +150,25 @@ def _beyond_us(facts: Facts, kept: int) -> tuple[Cause, str]:
     )
 
 
+_LONG_PAUSE_S = 3_600
+"""Caches without a published lifetime drop what rests this long as a rule; before, it is open."""
+
+
+def _is_promised(facts: Facts, life_s: float | None) -> bool:
+    """Whether an entry is to live as long as `life_s`, and not at most as long."""
+    if isinstance(facts.policy, GeminiPolicy) and facts.plan.cached_front is None:
+        return False
+    return life_s is not None
+
+
 def _remedy(policy: Policy, gap_s: float) -> str:
-    choices = policy.ttls if isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy) else ()
-    fitting = [choice.ttl for choice in choices if choice.ttl.seconds >= gap_s]
+    if isinstance(policy, DeepSeekPolicy | GeminiPolicy | OpenAiIntervalPolicy):
+        return "nothing that can be chosen here keeps it that long"
+    fitting = [choice.ttl for choice in policy.ttls if choice.ttl.seconds >= gap_s]
+    if isinstance(policy, CompatiblePolicy):
+        if not fitting:
+            return "nothing that can be chosen here keeps it that long"
+        return f"a lifetime of {min(fitting, key=lambda ttl: ttl.seconds).value} would have kept it"
     if not fitting:
         return "no lifetime that can be chosen is that long; only a keep-alive would have helped"
     shortest = min(fitting, key=lambda ttl: ttl.seconds)
@@ -151,13 +179,28 @@ def _foreseen(facts: Facts, life_s: float | None) -> tuple[Cause, str]:
     """Return why the plan already expected to read about as little as was read."""
     if facts.gap_s is None:
         return Cause.UNKNOWN, "it is not known here how long ago the prefix was used"
+    if isinstance(facts.policy, DeepSeekPolicy):
+        return Cause.NOT_YET_READABLE, _no_unit(facts)
     if life_s is None:
-        return Cause.EVICTED, (
+        return Cause.UNKNOWN, (
             f"after {facts.gap_s:,.0f} s it was not expected any more; how long the provider keeps "
             "a prefix is not published"
         )
     notes = "; ".join(facts.plan.notes) or "its marks do not lead to the entry"
     return Cause.UNKNOWN, f"the plan did not expect to read what is there: {notes}"
+
+
+def _no_unit(facts: Facts) -> str:
+    if facts.before is not None and facts.before.n_volatile:
+        return (
+            "DeepSeek reads whole units only, and the unit of the request before ends behind its "
+            "volatile text; the beginning that two requests have in common becomes a unit of its "
+            "own, and the next one reads it"
+        )
+    return (
+        "DeepSeek reads whole units only, and the beginning in common was no unit of its own yet; "
+        "it becomes one when two requests have had it"
+    )
 
 
 def _never_long_enough(facts: Facts) -> Shortfall | None:

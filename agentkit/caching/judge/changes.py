@@ -10,6 +10,7 @@ from agentkit.caching.judge.vendor import Said, vendor_says
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import (
     Change,
+    CompatiblePolicy,
     InputSplit,
     Policy,
     Section,
@@ -131,14 +132,52 @@ def _changed_setting(facts: Facts, before: Sent, said: Said | None) -> OurChange
             places[rule.change] = facts.now.begin_of(lost_from)
     if not places:
         return None
-    names = ", ".join(change.value for change in places)
     was, has = dict(before.settings), dict(facts.now.settings)
+    block = min(places.values())
+    if tuple(places) == (Change.CACHE_KEY,) and _is_spread(
+        facts, was.get(Change.CACHE_KEY, ""), has[Change.CACHE_KEY]
+    ):
+        return OurChange(cause=Cause.ROUTED_ELSEWHERE, detail=_SPREAD, block=block)
+    names = ", ".join(change.value for change in places)
     values = "; ".join(f"{c.value} was {was.get(c, '?')} and is {has[c]}" for c in places)
+    advice = "keep it the same within a run"
+    if Change.OUTPUT_FORMAT in places:
+        advice = "a request for a summary has another one on purpose; keep it the same elsewhere"
     return OurChange(
         cause=Cause.IDENTITY_CHANGED,
-        detail=f"entries are keyed by {names}: {values}; keep it the same within a run",
-        block=min(places.values()),
+        detail=f"entries are keyed by {names}: {values}; {advice}",
+        block=block,
     )
+
+
+def _is_spread(facts: Facts, was: str, has: str) -> bool:
+    """Whether both are keys that we made of one: settings are told as Python shows their values."""
+    base = facts.plan.key_base
+    if base is None or facts.plan.cache_key is None:
+        return False
+    keys = [key.strip("'") for key in (was, has)]
+    return all(key == base or key.startswith(f"{base}-") for key in keys)
+
+
+_SPREAD = (
+    "sessions were spread over several cache keys, because more requests a minute share their "
+    "prefix than one machine takes; this one went to another key than the one before, and there is "
+    "nothing to do"
+)
+
+
+def unruled_change(facts: Facts, before: Sent) -> str | None:
+    """Return what was set otherwise, where it is not published whether entries depend on it."""
+    if not isinstance(facts.policy, CompatiblePolicy):
+        return None
+    ruled = {rule.change for rule in facts.policy.invalidations}
+    was, has = before.request, facts.now.request
+    changed = [
+        f"{change.value} was {was.value_of(change)} and is {has.value_of(change)}"
+        for change in Change
+        if change not in ruled and was.value_of(change) != has.value_of(change)
+    ]
+    return "; ".join(changed) or None
 
 
 def _short(text: str) -> str:

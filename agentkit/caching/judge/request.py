@@ -26,6 +26,7 @@ from agentkit.caching.policy import (
     OpenAiMarkPolicy,
     Policy,
     Terms,
+    Ttl,
 )
 from agentkit.caching.prices import PriceBook
 from agentkit.caching.verdict import Cause, Shortfall, Verdict
@@ -178,9 +179,20 @@ def _life_s(policy: Policy, plan: CachePlan) -> float | None:
                 return plan.cached_front.ttl_s
             return policy.implicit_max_age_s
         case CompatiblePolicy():
-            return policy.idle_s
+            return _compatible_life_s(policy, plan)
         case DeepSeekPolicy():
             return None
+
+
+def _compatible_life_s(policy: CompatiblePolicy, plan: CachePlan) -> float | None:
+    choices = [choice.ttl for choice in policy.ttls]
+    shortest = min(choices, key=lambda ttl: ttl.seconds, default=Ttl.FIVE_MINUTES)
+    if plan.marks:
+        # What a gateway passes on lives as long as the provider behind it lets it by default.
+        return min((mark.ttl or shortest).seconds for mark in plan.marks)
+    if choices:
+        return (plan.openai.ttl or shortest).seconds
+    return policy.idle_s
 
 
 def _output_dominates(paid: Cost | None) -> Shortfall | None:

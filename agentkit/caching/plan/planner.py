@@ -38,8 +38,8 @@ def plan(
     """Return the best plan for a request under a provider's rules. It only computes.
 
     `written` must be what lives under the request's own cache key: take `with_key(draft, ...)` for
-    both. `rates` says how often keys were used lately, and keeps which session has which; None spreads
-    nothing.
+    both. `rates` says how often keys were used lately, and keeps which session has which; None
+    spreads nothing.
 
     Warns of marks of the user's that are left out (`LostMarkWarning`), with the same words at each
     request, so that Python shows it once.
