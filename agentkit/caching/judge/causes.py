@@ -166,6 +166,8 @@ def _remedy(policy: Policy, gap_s: float) -> str:
         return "nothing that can be chosen here keeps it that long"
     fitting = [choice.ttl for choice in policy.ttls if choice.ttl.seconds >= gap_s]
     if isinstance(policy, CompatiblePolicy):
+        if policy.mark_budget and not policy.ttls:
+            return "a breakpoint with a longer lifetime keeps it, if the model's provider has one"
         if not fitting:
             return "nothing that can be chosen here keeps it that long"
         return f"a lifetime of {min(fitting, key=lambda ttl: ttl.seconds).value} would have kept it"
@@ -186,7 +188,10 @@ def _foreseen(facts: Facts, life_s: float | None) -> tuple[Cause, str]:
             f"after {facts.gap_s:,.0f} s it was not expected any more; how long the provider keeps "
             "a prefix is not published"
         )
-    notes = "; ".join(facts.plan.notes) or "its marks do not lead to the entry"
+    without = "what is known of the cache here did not let it expect more"
+    if facts.plan.marks:
+        without = "its marks do not lead to the entry"
+    notes = "; ".join(facts.plan.notes) or without
     return Cause.UNKNOWN, f"the plan did not expect to read what is there: {notes}"
 
 
