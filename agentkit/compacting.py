@@ -23,6 +23,7 @@ from agentkit.events import ContextCompacted, Turn, TurnBuilder
 from agentkit.models.base import HasPrices, HasWindow, Model, ModelRequest, Settings
 from agentkit.models.prices import prices_of
 from agentkit.state import RunState
+from agentkit.telling import newer_front, renewed
 
 _LOGGER = logging.getLogger("agentkit.context")
 
@@ -44,7 +45,14 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
     model = run.member.model
     rule, prices = fitted(rule, model), prices_of(model)
     turns_left = _turns_left(run, turn, rule)
-    step = next_step(run.context, run.last_usage, rule, prices, turns_left=turns_left)
+    step = next_step(
+        run.context,
+        run.last_usage,
+        rule,
+        prices,
+        turns_left=turns_left,
+        front=newer_front(run),
+    )
     if not isinstance(step, Summarise):
         if step.is_above_trigger:
             _LOGGER.debug("agent %r: no summary yet: %s", run.member.name, step.reason)
@@ -54,7 +62,10 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
         run.summary_not_before = turn + _TURNS_AFTER_FAILURE * 2**run.n_failed_summaries
         run.n_failed_summaries += 1
         return
+    before = run.context
     run.begin_epoch(step.after(text))
+    if step.front is not None:
+        renewed(run, before)
     yield ContextCompacted(
         turn=turn,
         tokens_before=step.n_before,

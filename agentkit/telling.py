@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentkit.context import Context
 from agentkit.context.turns import turn_starts
 from agentkit.context.version import EpochRule
 from agentkit.events import ContextCompacted
-from agentkit.knowledge.catch_up import Telling, tell
+from agentkit.knowledge.catch_up import Telling, superseded, tell, unsaid
 from agentkit.knowledge.changes import is_told_of_more
+from agentkit.knowledge.shown import told_uris
 from agentkit.models.prices import prices_of
 from agentkit.state import RunState
 
@@ -45,6 +47,39 @@ def tell_changes(run: RunState, turn: int) -> ContextCompacted | None:
         tokens_after=told.sizes.rebased,
         cause="documents",
         reason=told.decision.reason,
+    )
+
+
+def newer_front(run: RunState) -> Context | None:
+    """Return what the conversation could begin with in place of what it was told of changes."""
+    known = run.member.known
+    if known is None or run.version is None or not run.may_begin_epochs:
+        return None
+    if not superseded(run.context.messages):
+        return None
+    front = known.newest_front(run.context, run.version)
+    return None if front == run.context.front else front
+
+
+def renewed(run: RunState, before: Context) -> None:
+    """Say what a new epoch with a newer front does not: what was withdrawn, above all.
+
+    Args:
+        run: its context is the new epoch, without the messages about changes.
+        before: the epoch before.
+    """
+    known, version = run.member.known, run.version
+    assert known is not None, "only documents make a newer front"
+    assert version is not None, "a conversation is told before it is summarised"
+    run.member = run.member.behind(run.context.front)
+    run.context = run.context.append(
+        unsaid(
+            run.context,
+            known.knowledge,
+            version,
+            told_uris(before.messages),
+            has_more=is_told_of_more(before),
+        )
     )
 
 

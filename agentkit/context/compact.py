@@ -61,7 +61,7 @@ class Summarise:
     n_before: int
     """Tokens of the context."""
     n_front: int
-    """Tokens of its front, which the new epoch reads from the cache."""
+    """Tokens of its front that the new epoch reads from the cache; 0 with a newer front."""
     summary_tokens: int
     """How long the summary is expected to be."""
     n_after: int
@@ -74,10 +74,18 @@ class Summarise:
     request would. For the ledger."""
     reason: str
     keeps_thinking: bool = False
+    front: Context | None = None
+    """The newer one that the new epoch begins with; None: the same as before."""
 
     def after(self, summary: str) -> Context:
         """Return the new epoch, see `compacted`."""
-        return compacted(self.context, summary, self.keep_turns, keeps_thinking=self.keeps_thinking)
+        return compacted(
+            self.context,
+            summary,
+            self.keep_turns,
+            front=self.front,
+            keeps_thinking=self.keeps_thinking,
+        )
 
 
 Step: TypeAlias = Keep | Summarise
@@ -90,6 +98,7 @@ def next_step(
     prices: Prices,
     *,
     turns_left: int | None = None,
+    front: Context | None = None,
 ) -> Step:
     """Return whether to go on or to compact, between two turns. Pure.
 
@@ -99,6 +108,7 @@ def next_step(
         rule: when and how far.
         prices: of the model.
         turns_left: requests expected to follow, the next one included; None: not known.
+        front: a newer one that includes all deltas; taken where those are longer than it.
     """
     if turns_left == 0:
         return Keep("no request follows")
@@ -116,8 +126,10 @@ def next_step(
             f"{rule.gap_tokens} a new one would not be worth its cost",
             is_above_trigger=True,
         )
-    keep_turns = _turns_that_fit(sizes, rule)
-    n_after = sizes.after(keep_turns, rule.summary)
+    if front is not None and sizes.deltas < sizes.after(0, 0, front):
+        front = None
+    keep_turns = _turns_that_fit(sizes, rule, front)
+    n_after = sizes.after(keep_turns, rule.summary, front)
     if sizes.total - n_after < rule.gap_tokens and n_after > rule.target_tokens:
         return Keep(
             f"what cannot be summarised (rules, tools, knowledge and what is not answered yet) has "
@@ -125,7 +137,7 @@ def next_step(
             f"{rule.target_tokens}; raise trigger_tokens or use less knowledge",
             is_above_trigger=True,
         )
-    return _by_price(context, sizes, rule, prices, keep_turns, turns_left)
+    return _by_price(context, sizes, rule, prices, keep_turns, turns_left, front)
 
 
 def summary_request_context(context: Context, instruction: str = SUMMARY_INSTRUCTION) -> Context:
@@ -186,10 +198,12 @@ def _by_price(
     prices: Prices,
     keep_turns: int,
     turns_left: int | None,
+    front: Context | None,
 ) -> Step:
     n_requests = rule.turns_left if turns_left is None else turns_left
-    n_after = sizes.after(keep_turns, rule.summary)
-    switch = _switch_cost(sizes, n_after, rule, prices)
+    n_after = sizes.after(keep_turns, rule.summary, front)
+    n_read = sizes.front if front is None else 0
+    switch = _switch_cost(sizes, n_read, n_after, rule, prices)
     fewer = prices.request(read=sizes.total) - prices.request(read=n_after)
     saved = (n_requests - 1) * fewer - switch
     at_limit = sizes.total >= rule.limit
@@ -205,7 +219,7 @@ def _by_price(
         request_context=summary_request_context(context, rule.instruction),
         keep_turns=keep_turns,
         n_before=sizes.total,
-        n_front=sizes.front,
+        n_front=n_read,
         summary_tokens=rule.summary,
         n_after=n_after,
         saved=saved if prices.is_known else None,
@@ -216,18 +230,21 @@ def _by_price(
             else f"{sizes.total - n_after} tokens fewer are read by each of {n_requests} requests"
         ),
         keeps_thinking=rule.keeps_thinking,
+        front=front,
     )
 
 
-def _switch_cost(sizes: Sizes, n_after: int, rule: CompactionRule, prices: Prices) -> Decimal:
+def _switch_cost(
+    sizes: Sizes, n_read: int, n_after: int, rule: CompactionRule, prices: Prices
+) -> Decimal:
     n_instruction = data_tokens(rule.instruction.encode())
     asking = prices.request(read=sizes.total, written=n_instruction, output=rule.summary)
-    first = prices.request(read=sizes.front, written=n_after - sizes.front)
+    first = prices.request(read=n_read, written=n_after - n_read)
     return asking + first - prices.request(read=sizes.total)
 
 
-def _turns_that_fit(sizes: Sizes, rule: CompactionRule) -> int:
+def _turns_that_fit(sizes: Sizes, rule: CompactionRule, front: Context | None) -> int:
     for keep_turns in range(rule.keep_turns, 0, -1):
-        if sizes.after(keep_turns, rule.summary) <= rule.target_tokens:
+        if sizes.after(keep_turns, rule.summary, front) <= rule.target_tokens:
             return keep_turns
     return 0

@@ -39,11 +39,24 @@ class Sizes:
             return self.total
         return self.total - self.front - self._scaled(self._counts[0])
 
-    def after(self, keep_turns: int, summary_tokens: int) -> int:
-        """Tokens of a new epoch with a summary and so many kept turns, see `carried`."""
+    @property
+    def deltas(self) -> int:
+        """What supersedes parts of the front."""
+        pairs = zip(self._messages, self._counts, strict=True)
+        return self._scaled(sum(count for message, count in pairs if is_delta(message)))
+
+    def after(self, keep_turns: int, summary_tokens: int, front: Context | None = None) -> int:
+        """Tokens of a new epoch with a summary and so many kept turns, see `carried`.
+
+        With a newer front there are no deltas.
+        """
         n_last = len(last_turns(self._messages, keep_turns))
         pairs = list(zip(self._messages, self._counts, strict=True))
         n_summarised = len(pairs) - n_last
+        if front is not None:
+            n_front = sum(segment_tokens(each) for each in front.segments)
+            last = (count for each, count in pairs[n_summarised:] if not is_delta(each))
+            return self._scaled(n_front + sum(last)) + summary_tokens
         kept = sum(count for _, count in pairs[n_summarised:])
         kept += sum(count for message, count in pairs[:n_summarised] if is_delta(message))
         return self.front + summary_tokens + self._scaled(kept)

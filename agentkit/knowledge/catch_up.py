@@ -151,8 +151,7 @@ def tell(
     if has_newer:
         anew = rebase(context, target, without=dead, keeps_thinking=keeps_thinking)
         named = told_uris(dead) | {each.uri for each in news.changes}
-        still = _unsaid(anew, knowledge, news.version, named)
-        message = as_message(still, has_more=news.has_more, is_renewed=True)
+        message = unsaid(anew, knowledge, news.version, named, has_more=news.has_more)
         n_message = data_tokens(Segment(message).data)
         sizes = replace(sizes, new_tokens=sizes.new_tokens + n_message)
     sizes = sizes if reads_parts else sizes.whole()
@@ -191,10 +190,18 @@ def superseded(messages: Sequence[Message]) -> tuple[UserMessage, ...]:
     return tuple(found)
 
 
-def _unsaid(
-    anew: Context, knowledge: Knowledge, version: int, named: Collection[str]
-) -> tuple[Change, ...]:
-    """Return what a new epoch does not say, of what is in its history and of what it was told."""
+def unsaid(
+    anew: Context, knowledge: Knowledge, version: int, named: Collection[str], *, has_more: bool
+) -> UserMessage:
+    """Return the message for the end of a new epoch with a newer front: what that does not say.
+
+    Args:
+        anew: the new epoch.
+        knowledge: where its documents come from.
+        version: the version of its front.
+        named: URIs of the documents that it was told of before.
+        has_more: whether there are documents that it can only search.
+    """
     still: dict[str, Change] = {
         each.uri: each for each in outdated(anew, knowledge, version, everything=False)
     }
@@ -202,4 +209,4 @@ def _unsaid(
     there: dict[str, Added] = {each.uri: each for each in unknown(knowledge, version, ())}
     for uri in lost:
         still[uri] = there.get(uri) or Withdrawn(uri=uri)
-    return tuple(still.values())
+    return as_message(still.values(), has_more=has_more, is_renewed=True)

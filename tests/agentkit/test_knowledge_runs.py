@@ -11,10 +11,13 @@ import pytest
 from agentkit import Agent, CompactionRule
 from agentkit.blocks import Message, ToolMessage
 from agentkit.context.turns import is_delta
+from agentkit.events import ContextCompacted
 from agentkit.knowledge import Knowledge
+from agentkit.knowledge.shown import outdated
 from agentkit.models import ModelRequest
 from agentkit.result import RunResult
 from agentkit.testing import Call, Say, ScriptedModel, assert_prefix_stable
+from tests.agentkit.digger import is_summary_request, run_all
 from tests.agentkit.guide import (
     RULES,
     deltas,
@@ -160,6 +163,47 @@ def test_what_was_found_before_a_summary_is_still_told_when_it_changes(
     (told,) = deltas(result.context)
     assert "'prices.md' was withdrawn" in told
     assert_prefix_stable(model.calls)
+
+
+def test_a_summary_drops_what_was_told_where_it_is_longer_than_the_newest_front() -> None:
+    """Else old texts stay for ever; they could be so long that no summary makes it short."""
+    knowledge = Knowledge()
+    knowledge.put_all({"a.md": "Text a. " * 150, "b.md": "Text b. " * 150, "c.md": "Wrong."})
+    turns = itertools.count()
+
+    def step(request: ModelRequest) -> Any:
+        if any("Write that summary" in getattr(m, "text", "") for m in request.context.messages):
+            return SUMMARY
+        turn = next(turns)
+        if 8 < turn < 12:
+            knowledge.put_all(dict.fromkeys(("a.md", "b.md"), f"Edition {turn}. " * 150))
+        if turn == 9:
+            knowledge.remove("c.md")
+        return "Done." if turn == 18 else [Say("Next."), Call("dig", {"hole": turn})]
+
+    def dig(hole: int) -> str:
+        """Dig."""
+        return f"Sand in {hole}. " * 180
+
+    model = ScriptedModel(step)
+    rule = CompactionRule(trigger_tokens=12_000, limit_tokens=14_000)
+    agent = guide(model, knowledge, tools=[dig], compaction=rule)
+    result, events = run_all(agent, "How much?")
+
+    (begun,) = [event for event in events if isinstance(event, ContextCompacted)]
+    assert begun.cause == "length"
+    asked = [call.request for call in model.calls if not is_summary_request(call.request)]
+    before = [request for request in asked if request.epoch == 0][-1]
+    after = next(request for request in asked if request.epoch == 1)
+    assert len(deltas(before.context)) >= 2
+    (note,) = deltas(after.context)
+    assert "'c.md' was withdrawn" in note
+    assert "Edition" not in note
+    shown = after.wire.decode()
+    assert 2 * 145 < shown.count("Edition 11. ") <= 2 * 150  # chunks may cut one in two
+    assert "Edition 10." not in shown
+    assert outdated(result.context, knowledge, knowledge.version, everything=True) == ()
+    assert [m for m in result.messages if is_delta(m)][-1].text == note  # type: ignore[union-attr]
 
 
 async def test_what_a_summary_speaks_of_is_told_also_in_the_next_run(knowledge: Knowledge) -> None:

@@ -35,6 +35,7 @@ from agentkit.context.compact import (
 )
 from agentkit.context.prices import Prices
 from agentkit.context.provider_edits import better_than
+from agentkit.context.turns import delta
 from agentkit.errors import ContextError
 from agentkit.testing import assert_extends
 from agentkit.usage import Usage
@@ -436,3 +437,23 @@ def test_any_history_compacts_to_one_that_a_model_accepts(kinds: list[str], keep
     assert kept == context.messages[len(context.messages) - len(kept) :]
     assert sum(isinstance(each, AssistantMessage) for each in kept) <= keep
     assert Context.load(epoch.dump()) == epoch
+
+
+def test_a_newer_front_is_taken_where_the_deltas_are_longer_than_it() -> None:
+    context = make_conversation(20, 4_000)
+    newer = Context(SystemText(SystemPart.RULES, "Be honest, always. " * 20))
+    short = next_step(context.append(delta("b")), None, RULE, SONNET, front=newer)
+    long = next_step(context.append(delta("b" * 40_000)), None, RULE, SONNET, front=newer)
+
+    assert isinstance(short, Summarise)
+    assert isinstance(long, Summarise)
+    assert short.front is None
+    assert long.front is newer
+    assert long.n_front == 0  # nothing of it is surely in the cache
+    assert long.n_after < short.n_before
+    epoch = long.after(SUMMARY)
+    assert epoch.front == newer
+    assert "bbbb" not in str(epoch.messages)
+    carrying = next_step(context.append(delta("b" * 40_000)), None, RULE, SONNET)
+    assert isinstance(carrying, Summarise)
+    assert carrying.n_after > RULE.target_tokens > long.n_after
