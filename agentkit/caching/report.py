@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentkit.caching.ledger.totals import Loss, Totals, losses, totals
+from agentkit.caching.ledger.totals import Loss, Totals, losses, priced_models, totals
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class CacheRow:
     ttft_median_s: float | None
     """Median over all requests whose time is known."""
     money: Totals | None = None
-    """What they cost; None if no request has a verdict, as in the bundled runtime."""
+    """What they cost; None if no model of theirs has money, as in the bundled runtime."""
 
     @property
     def label(self) -> str:
@@ -86,9 +86,10 @@ class CacheReport:
         for record in records:
             by_path.setdefault(record.path, []).append(record)
         everything = [record for group in by_path.values() for record in group]
+        priced = priced_models(everything)
         return CacheReport(
-            rows=tuple(_row(path, group) for path, group in by_path.items()),
-            total=_row((), everything),
+            rows=tuple(_row(path, group, priced) for path, group in by_path.items()),
+            total=_row((), everything, priced),
             losses=losses(everything),
         )
 
@@ -126,7 +127,8 @@ def money_to_json(money: Totals) -> dict[str, Json]:
     }
 
 
-def _row(path: tuple[str, ...], records: list[RequestRecord]) -> CacheRow:
+def _row(path: tuple[str, ...], records: list[RequestRecord], priced: frozenset[str]) -> CacheRow:
+    has_money = any(record.model in priced for record in records)
     times = [record.timing.ttft_s for record in records if record.timing.ttft_s is not None]
     return CacheRow(
         path=path,
@@ -134,5 +136,5 @@ def _row(path: tuple[str, ...], records: list[RequestRecord]) -> CacheRow:
         usage=Usage.total(record.usage for record in records),
         ttft_first_s=records[0].timing.ttft_s if records else None,
         ttft_median_s=statistics.median(times) if times else None,
-        money=totals(records) if any(record.verdict for record in records) else None,
+        money=totals(records, priced=priced) if has_money else None,
     )

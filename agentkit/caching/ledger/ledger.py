@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.caching.ledger.lines import record_to_json
-from agentkit.caching.ledger.totals import By, Loss, Totals, losses, totals
+from agentkit.caching.ledger.totals import By, Loss, Totals, losses, priced_models, totals
 from agentkit.caching.verdict import Cause
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class Ledger:
         groups: dict[tuple[str, ...], list[RequestRecord]] = {}
         for record in self._records:
             groups.setdefault(tuple(each.name_of(record) for each in by), []).append(record)
-        return {names: totals(group) for names, group in groups.items()}
+        priced = priced_models(self._records)
+        return {names: totals(group, priced=priced) for names, group in groups.items()}
 
     @property
     def spent(self) -> AtLeast:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from agentkit.caching.ledger.amounts import AtLeast
-from agentkit.caching.verdict import Cause, Shortfall
+from agentkit.caching.verdict import Cause, Shortfall, Verdict
 
 if TYPE_CHECKING:
     from agentkit.blocks import Json
@@ -73,7 +73,9 @@ class Totals:
     cache_write_tokens: AtLeast
     output_tokens: AtLeast
     unpriced: int
-    """Requests to models without a verdict, e.g. in the bundled runtime. In no amount above."""
+    """Requests to models that never have a verdict, e.g. in the bundled runtime. In no amount.
+
+    A request without one to a model that has others (its answer broke off) is unknown in all."""
 
     @property
     def saved(self) -> Decimal | None:
@@ -117,27 +119,46 @@ class Loss:
         }
 
 
-def totals(records: Iterable[RequestRecord]) -> Totals:
-    """Add up requests. No requests at all are known zeros."""
+def priced_models(records: Iterable[RequestRecord]) -> frozenset[str]:
+    """Return the models whose requests cost money: those that have a verdict somewhere."""
+    return frozenset(record.model for record in records if record.verdict is not None)
+
+
+def totals(records: Iterable[RequestRecord], *, priced: frozenset[str] | None = None) -> Totals:
+    """Add up requests. No requests at all are known zeros.
+
+    `priced` are the models that cost money, where these records are a part of more; see
+    `priced_models`.
+    """
     every = list(records)
-    verdicts = [record.verdict for record in every if record.verdict is not None]
+    if priced is None:
+        priced = priced_models(every)
+    # What was not judged has cost something, too: how much is unknown.
+    verdicts = [r.verdict for r in every if r.verdict is not None or r.model in priced]
+    costs = [None if v is None else v.cost for v in verdicts]
     usages = [record.usage for record in every]
-    shortfalls = [verdict.shortfall for verdict in verdicts if verdict.shortfall is not None]
     return Totals(
         requests=len(every),
-        cost=AtLeast.of(None if v.cost is None else v.cost.total for v in verdicts),
-        uncached=AtLeast.of(v.uncached_cost for v in verdicts),
-        planned=AtLeast.of(v.planned_cost for v in verdicts),
-        write_premium=AtLeast.of(
-            None if v.cost is None else v.cost.write_premium for v in verdicts
-        ),
-        lost=AtLeast.of(s.lost_usd for s in shortfalls if s.lost_tokens),
+        cost=AtLeast.of(None if cost is None else cost.total for cost in costs),
+        uncached=AtLeast.of(None if v is None else v.uncached_cost for v in verdicts),
+        planned=AtLeast.of(None if v is None else v.planned_cost for v in verdicts),
+        write_premium=AtLeast.of(None if cost is None else cost.write_premium for cost in costs),
+        lost=AtLeast.of(_losses(verdicts)),
         input_tokens=AtLeast.of(usage.input_tokens for usage in usages),
         cache_read_tokens=AtLeast.of(usage.cache_read_tokens for usage in usages),
         cache_write_tokens=AtLeast.of(usage.cache_write_tokens for usage in usages),
         output_tokens=AtLeast.of(usage.output_tokens for usage in usages),
         unpriced=len(every) - len(verdicts),
     )
+
+
+def _losses(verdicts: Iterable[Verdict | None]) -> Iterator[Decimal | None]:
+    for verdict in verdicts:
+        shortfall = None if verdict is None else verdict.shortfall
+        if verdict is None:
+            yield None
+        elif shortfall is not None and shortfall.lost_tokens:
+            yield shortfall.lost_usd
 
 
 def losses(records: Sequence[RequestRecord]) -> tuple[Loss, ...]:

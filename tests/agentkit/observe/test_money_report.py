@@ -120,7 +120,7 @@ def test_a_model_without_a_price_has_unknown_money_and_a_cause_all_the_same() ->
 
 
 def test_an_agent_on_a_local_model_has_empty_cells_beside_a_priced_one() -> None:
-    local = replace(READ, path=("boss", "local"), verdict=None)
+    local = replace(READ, path=("boss", "local"), model="local:small", verdict=None)
     report = CacheReport.of([READ, local])
 
     assert words(report, "boss/local")[-1] == "ms"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentkit.caching.judge import judge
 from agentkit.caching.ledger import AtLeast, By, Charge, Ledger
 from agentkit.caching.policy import Policy, policy_for
-from agentkit.caching.report import RequestRecord
+from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.caching.verdict import Cause
 from agentkit.usage import Timing, Usage
 from tests.agentkit.caching.judging import ANTHROPIC, NOON, TALK, answered, plan, sent, usage
@@ -158,12 +158,33 @@ class TestUnknowns:
         assert total.uncached.exact == D("3.00315")
         assert total.cache_read_tokens.unknown == 1
 
-    def test_requests_without_a_verdict_are_counted_apart(self) -> None:
-        ledger = Ledger([record(usage(0, 0, 10)), record(usage(900, 0, 100), judged=False)])
+    def test_requests_to_models_without_money_are_counted_apart(self) -> None:
+        local = replace(record(usage(900, 0, 100), judged=False), model="local:small")
+        ledger = Ledger([record(usage(0, 0, 10)), local])
 
         total = ledger.total()
 
         assert (total.requests, total.unpriced, total.cost.unknown) == (2, 1, 0)
+        assert total.saved is not None
+
+    def test_a_hosted_request_without_a_verdict_makes_every_amount_unknown(self) -> None:
+        """An answer that broke off is billed, too: nothing is exact where one is missing."""
+        broken = record(usage(0, 900, 100), judged=False, path="desk/clerk")
+        ledger = Ledger([broken, record(usage(0, 0, 1_000_000, output=0))])
+
+        for total in (ledger.total(), ledger.totals(By.MODEL)[(broken.model,)]):
+            amounts = (total.cost, total.uncached, total.planned, total.write_premium, total.lost)
+            assert [amount.unknown for amount in amounts] == [1] * 5
+            assert (total.unpriced, total.saved) == (0, None)
+            assert str(total.cost) == "at least 3 (1 request unknown)"
+        alone = ledger.totals(By.AGENT)[("desk/clerk",)]
+        assert (str(alone.cost), alone.unpriced) == ("at least 0 (1 request unknown)", 0)
+        report = CacheReport.of(ledger.records)
+        clerk = next(row.money for row in report.rows if row.path == broken.path)
+        assert clerk is not None
+        assert clerk.cost.unknown == 1
+        assert report.total.money is not None
+        assert report.total.money.cost.unknown == 1
 
     def test_cached_usage_is_visible_whatever_the_provider(self) -> None:
         """C80: what was read shows up in the totals and in each line, for every provider."""
