@@ -24,7 +24,6 @@ from agentkit.caching.policy import (
     OpenAiMarkPolicy,
     Policy,
 )
-from agentkit.warn import LostMarkWarning, warn_user
 
 
 def plan(
@@ -41,16 +40,14 @@ def plan(
     both. `rates` says how often keys were used lately, and keeps which session has which; None
     spreads nothing.
 
-    Warns of marks of the user's that are left out (`LostMarkWarning`), with the same words at each
-    request, so that Python shows it once.
+    Marks of the user's that are left out are in `CachePlan.lost_marks`, with the same words at each
+    request.
 
     Raises:
         ConfigurationError: the provider cannot take what was configured.
     """
     draft = with_key(draft, policy, rates, now)
     planned = _planned(draft, policy, written, now)
-    for lost in planned.lost_marks:
-        warn_user(f"{policy.provider.value}, model {policy.model!r}: {lost}", LostMarkWarning)
     key = cache_key(draft, policy, rates, now)
     return replace(
         planned,

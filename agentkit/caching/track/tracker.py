@@ -35,6 +35,7 @@ from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.caching.track.ticket import RUNS_KEPT, Memory, Prepared, Ticket
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Layout
+from agentkit.warn import LostMarkWarning, warn_user
 
 _PATIENCE_S = 60.0
 """Longest wait for a sibling, in real seconds: one that hangs must not hold up the others."""
@@ -221,6 +222,8 @@ class CacheTracker:
         if before is not None and goes_on:
             gap_s = (prepared.at - before.at).total_seconds()
             self._gaps_of(request, prepared.policy).learn(gap_s)
+        for lost in prepared.plan.lost_marks:
+            warn_user(f"{self._label}: {lost}", LostMarkWarning)
         if prepared.plan.key_base is not None:
             self._rates.note(prepared.plan.key_base, prepared.at)
         if (old := self._runs.get(request.run_id)) is not None:

@@ -15,6 +15,7 @@ from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
 from agentkit import Agent, tool
+from agentkit.blocks import Text, UserMessage
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.simulate.served import Refused, Served
 from agentkit.caching.times import RealTime, VirtualTime
@@ -24,6 +25,7 @@ from agentkit.fake import Ask, Call, Failure, FakeProvider, Reply
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.model import HostedModel
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
+from agentkit.warn import LostMarkWarning
 
 T = TypeVar("T")
 RULES = "Always be brief and never guess. " * 120  # about a thousand tokens
@@ -337,6 +339,18 @@ def test_agents_without_a_name_are_not_compared_with_each_other() -> None:
 
     for result in world.run(both):
         assert result.requests[0].verdict.shortfall is None
+
+
+def test_the_user_is_warned_of_a_mark_that_gives_way_and_the_run_goes_on() -> None:
+    world = World(calls_then_answers(1))
+    marked = [Text(f"Part {n}. " * 900, breakpoint="default") for n in range(5)]
+    agent = world.agent(world.anthropic())
+
+    with pytest.warns(LostMarkWarning, match="older ones give way"):
+        result = world.run(lambda: agent.run(UserMessage(tuple(marked))))
+
+    assert result.output == "Done."
+    assert world.fake.requests[0].count(b"cache_control") == 4
 
 
 def test_a_cancelled_leader_holds_nobody_up() -> None:
