@@ -203,7 +203,7 @@ def test_a_summary_drops_what_was_told_where_it_is_longer_than_the_newest_front(
     assert 2 * 145 < shown.count("Edition 11. ") <= 2 * 150  # chunks may cut one in two
     assert "Edition 10." not in shown
     assert outdated(result.context, knowledge, knowledge.version, everything=True) == ()
-    assert [m for m in result.messages if is_delta(m)][-1].text == note  # type: ignore[union-attr]
+    assert [m for m in result.messages if is_delta(m)][-1].text == note
 
 
 async def test_what_a_summary_speaks_of_is_told_also_in_the_next_run(knowledge: Knowledge) -> None:

@@ -15,7 +15,8 @@ from agentkit import Agent, CompactionRule, Context
 from agentkit.blocks import AssistantMessage, Message, UserMessage
 from agentkit.context.turns import is_summary
 from agentkit.knowledge import Knowledge
-from agentkit.knowledge.shown import outdated
+from agentkit.knowledge.changes import is_told_of_more, uris_in_front
+from agentkit.knowledge.shown import outdated, shown_uris, unknown
 from agentkit.models import ModelRequest
 from agentkit.testing import Call, Say, ScriptedModel, assert_prefix_stable
 from tests.agentkit.digger import is_summary_request
@@ -36,8 +37,10 @@ runs = st.tuples(
 class Story:
     """One conversation over several runs."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
+    def __init__(self, knowledge: Knowledge, repeats: int, knowledge_tokens: int) -> None:
         self.knowledge = knowledge
+        self.repeats = repeats
+        self.knowledge_tokens = knowledge_tokens
         self.todo: Iterator[tuple[int, list[tuple[str, int | None]]]] = iter(())
         self.n_calls = itertools.count()
         self.model = ScriptedModel(self.step)
@@ -55,6 +58,7 @@ class Story:
             name="worker",
             rules="Be exact. " * 20,
             knowledge=self.knowledge,
+            knowledge_tokens=self.knowledge_tokens,
             tools=[work],
             compaction=RULE,
         )
@@ -74,7 +78,7 @@ class Story:
             if number is None:
                 self.knowledge.remove(uri)
             else:
-                self.knowledge.put(uri, f"Text {number} of {uri}. " * 5)
+                self.knowledge.put(uri, f"Text {number} of {uri}. " * self.repeats)
 
     async def run(self, number: int, todo: list[Any]) -> None:
         self.todo = iter(todo)
@@ -92,20 +96,35 @@ def calls_of(messages: list[Message]) -> list[int]:
     ]
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.lists(runs, min_size=1, max_size=4))
+KINDS = ((5, 20_000), (60, 20_000), (300, 20_000), (60, 700), (60, 200))
+"""How long texts are, and how many tokens of them may lie in the front: all, some, or none."""
+
+
+def fits(kind: tuple[int, int]) -> bool:
+    return kind[1] == 20_000
+
+
+def shows_any(context: Context) -> bool:
+    return bool(uris_in_front(context))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(runs, min_size=1, max_size=4), st.sampled_from(KINDS))
 def test_whatever_happens_the_model_knows_the_latest_and_prefixes_hold(
-    story_of: list[tuple[list[Any], list[Any], bool]],
+    story_of: list[tuple[list[Any], list[Any], bool]], kind: tuple[int, int]
 ) -> None:
+    repeats, knowledge_tokens = kind
     with Knowledge() as knowledge:
-        knowledge.put("a.md", "Text 0 of a.md. " * 5)
-        story = Story(knowledge)
+        knowledge.put("a.md", "Text 0 of a.md. " * repeats)
+        story = Story(knowledge, repeats, knowledge_tokens)
         for number, (todo, after, put_away) in enumerate(story_of):
             asyncio.run(story.run(number, todo))
             last = story.model.calls[-1].request
             # What the last request showed was the latest: nothing changes while the model answers.
             latest = knowledge.version
-            assert outdated(last.context, knowledge, latest, everything=True) == ()
+            assert outdated(last.context, knowledge, latest, everything=fits(kind)) == ()
+            if unknown(knowledge, latest, shown_uris(last.context)) and shows_any(last.context):
+                assert is_told_of_more(last.context)
             story.edit(after)
             if put_away:
                 assert story.context is not None
@@ -114,9 +133,12 @@ def test_whatever_happens_the_model_knows_the_latest_and_prefixes_hold(
 
         n_summaries = sum(is_summary_request(call.request) for call in story.model.calls)
         event(f"{min(n_summaries, 3)} summaries")
+        n_epochs = max(call.request.epoch for call in story.model.calls)
+        event(f"{n_epochs > n_summaries} begun anew for documents")
         assert_prefix_stable(story.model.calls)
         lengths = [len(call.wire) // 4 for call in story.model.calls]
-        assert max(lengths) < RULE.limit_tokens + 2_500
+        if repeats == 5:
+            assert max(lengths) < RULE.limit + 2_500
         # All that was said is in the records, once and in order.
         assert calls_of(story.messages) == list(range(next(story.n_calls)))
         questions = [m.text for m in story.messages if isinstance(m, UserMessage)]
