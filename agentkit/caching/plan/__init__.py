@@ -2,6 +2,7 @@
 
 planner.py     read first: plan(draft, policy, written, now)
 draft.py       what it is given, plan.py what it answers; expect.py: how often a prefix is needed
+ends.py        learns whether the end of an agent's request is read again
 needs.py       which later requests want an entry of this prompt, and what each of them will pay
 span.py        how far to write, and how much of it for long: the cheapest by expectation
 marks.py       which marks that takes, and which lead to what can be read; placing.py: all of it

@@ -35,6 +35,8 @@ class SharedPrefix:
     gap_s: Decimal | None = None
     """Expected seconds until the next of them. None: an entry of any lifetime is still there; for
     the run's own end, what the draft says."""
+    gaps_s: tuple[Decimal, ...] = ()
+    """For a front: gaps that were seen, each as likely as the others. Empty: `gap_s` is all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

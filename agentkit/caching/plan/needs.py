@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-from agentkit.caching.plan.draft import Draft, SharedBy
+from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix
 from agentkit.caching.plan.lives import Lives
 from agentkit.caching.plan.prompt import Prompt, run_ends
 
@@ -80,13 +80,16 @@ def needs_of(draft: Draft, prompt: Prompt, lives: Lives) -> list[Need]:
         anchor = prompt.anchor(shared.end)
         if anchor is None:
             continue
-        gaps = _gaps(draft, shared.gap_s, is_run=is_run)
+        gaps = _gaps(draft, shared)
+        long_lives = _chance(gaps, lives.long.seconds)
+        if not is_run and not long_lives:
+            continue  # whoever comes, no entry is left
         need = Need(
             at=anchor,
             tokens=prompt.length(prompt.shown_before(shared.end) - 1),
             reads=shared.reads,
             short_lives=_chance(gaps, lives.short.seconds),
-            long_lives=_chance(gaps, lives.long.seconds),
+            long_lives=long_lives,
             missing=_missing(shared.reads, lives),
             ping=_ping(draft, lives) if is_run and draft.keep_alive else None,
             long_outlasts=draft.slow_gap_s < lives.long.seconds,
@@ -101,14 +104,18 @@ _Gaps = tuple[tuple[Decimal, Decimal], ...]
 """Seconds, and the chance of them."""
 
 
-def _gaps(draft: Draft, gap_s: Decimal | None, *, is_run: bool) -> _Gaps:
-    if not is_run:
-        return ((Decimal(0) if gap_s is None else gap_s, Decimal(1)),)
+def _gaps(draft: Draft, shared: SharedPrefix) -> _Gaps:
+    gap_s = shared.gap_s
+    if shared.by is not SharedBy.RUN:
+        seen = shared.gaps_s or (Decimal(0) if gap_s is None else gap_s,)
+        return tuple((gap, Decimal(1) / len(seen)) for gap in seen)
     usual = draft.gap_s if gap_s is None else gap_s
     return ((usual, 1 - draft.slow_chance), (draft.slow_gap_s, draft.slow_chance))
 
 
 def _chance(gaps: _Gaps, seconds: float) -> Decimal:
+    if all(gap < seconds for gap, _ in gaps):
+        return Decimal(1)  # a third three times is less
     return sum((chance for gap, chance in gaps if gap < seconds), Decimal(0))
 
 
