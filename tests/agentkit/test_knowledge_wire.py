@@ -127,3 +127,29 @@ def test_on_the_wire_a_new_front_changes_only_from_the_changed_document_on() -> 
         if record.verdict and record.verdict.shortfall
     }
     assert causes == {Cause.COMPACTED}
+
+
+def test_on_the_wire_documents_that_do_not_fit_leave_tools_and_front_as_they_were() -> None:
+    """They came after the first run, and were neither shown nor to be found."""
+    knowledge = Knowledge()
+    knowledge.put_all({f"doc{n}.md": f"Text {n}. " * 180 for n in range(6)})
+    world = hosted(1, lambda number: None)
+    agent = guide(world.model, knowledge, knowledge_tokens=3_000)
+
+    async def runs() -> list[Any]:
+        first = await agent.run("First?")
+        knowledge.put_all({f"more{n}.md": f"More {n}. " * 180 for n in range(6)})
+        fresh = await agent.run("Second?")
+        return [first, fresh, await agent.run("Third?", context=fresh.context)]
+
+    world.run(runs)
+    fronts = [[piece for piece in wire if piece[0] in ("tools", "system")] for wire in world.wires]
+    assert fronts[0] == fronts[1] == fronts[2]
+    assert "search_knowledge" in fronts[0][0][1]
+    role, told = world.wires[1][len(fronts[1])]
+    assert role == "user"
+    assert "search_knowledge finds them" in told
+    assert "more0.md" not in told
+    assert world.served[1].read >= world.served[0].split.total * 0.95
+    assert world.wires[2][: len(world.wires[1])] == world.wires[1]
+    assert str(world.wires[2]).count("search_knowledge finds them") == 1
