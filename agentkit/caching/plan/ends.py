@@ -54,6 +54,12 @@ class RunEnds:
             ends.followed.append(True)
         ends.open[request] = at
 
+    def touched(self, agent: str, request: str, *, at: datetime) -> None:
+        """A request's entry was kept alive: it lives on from now."""
+        ends = self._of(agent)
+        if request in ends.open:
+            ends.open[request] = at
+
     def expected(
         self, shared: Sequence[SharedPrefix], agent: str, *, at: datetime, life_s: float
     ) -> tuple[SharedPrefix, ...]:

@@ -67,6 +67,15 @@ def test_who_comes_after_the_longest_lifetime_reads_nothing() -> None:
     assert chance(ends, 12 * 4_000) < SHORT_PAYS
 
 
+def test_an_entry_that_is_kept_alive_is_still_there_for_who_comes_late() -> None:
+    ends = RunEnds()
+    for number in range(12):
+        ask(ends, f"r{number}", number * 4_000, f"r{number - 1}" if number else None)
+        touched_at = START + timedelta(seconds=number * 4_000 + 3_000)
+        ends.touched("a", f"r{number}", at=touched_at)
+    assert chance(ends, 11 * 4_000) > Decimal("0.8")
+
+
 def test_users_who_go_on_again_are_learned_anew() -> None:
     ends = RunEnds()
     for number in range(20):
