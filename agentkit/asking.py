@@ -12,9 +12,12 @@ from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.models.base import ModelRequest
 from agentkit.state import RunState
+from agentkit.usage import Usage
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 30.0
+_LONGEST_ASKED_WAIT_S = 300.0
+"""If the provider asks to wait longer, the run fails and says so; it does not sleep for hours."""
 
 
 class ModelTurn:
@@ -65,6 +68,11 @@ class ModelTurn:
                         builder.push(event)
                         yield event
                 self._turn = builder.finish()
+            except (asyncio.CancelledError, GeneratorExit):
+                if builder.spent[0] != Usage():
+                    # It ends here, and yet the provider wants to be paid for what it did.
+                    self._run.count_request(*builder.spent, builder.verdict)
+                raise
             except ModelError as error:
                 self._run.count_request(*builder.spent, builder.verdict)
                 wait_s = self._wait_s(error, attempt)
@@ -83,6 +91,8 @@ class ModelTurn:
         if isinstance(error, RequestRefused) and self._run.undo_epoch():
             return 0.0
         if not error.retryable or attempt >= self._run.member.agent.max_retries:
+            return None
+        if (error.retry_after_s or 0.0) > _LONGEST_ASKED_WAIT_S:
             return None
         return _backoff_s(error, attempt)
 

@@ -21,6 +21,7 @@ from agentkit.caching.simulate.served import Refused, Served
 from agentkit.caching.times import RealTime, VirtualTime
 from agentkit.caching.verdict import Cause
 from agentkit.errors import ModelError
+from agentkit.events import TextDelta
 from agentkit.fake import Ask, Call, Failure, FakeProvider, Reply
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.model import HostedModel
@@ -290,6 +291,36 @@ def test_what_a_broken_answer_has_used_is_on_the_bill() -> None:
     assert len(result.requests) == 2
     assert all(each.verdict is not None for each in result.requests)
     assert result.requests[0].verdict.actual.written > 1_000
+
+
+def test_a_run_that_is_left_early_still_counts_what_it_has_used() -> None:
+    world = World(lambda ask: Reply(text="A long answer. " * 50, first_byte_s=1.0, seconds=60.0))
+    agent = world.agent(world.anthropic())
+
+    async def left_early() -> Any:
+        async with agent.stream("Where is it?") as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        return events.record
+
+    record = world.run(left_early)
+    assert len(record.requests) == 1
+    assert record.usage.input_tokens > 1_000
+    assert record.cost is None or record.cost.exact is None
+
+
+def test_a_provider_that_asks_for_hours_is_not_waited_for() -> None:
+    world = World(lambda ask: Failure(status=429, retry_after_s=86_400.0))
+    agent = world.agent(world.anthropic())
+    start = world.time.now()
+
+    with pytest.raises(ModelError) as caught:
+        world.run(lambda: agent.run("Where is it?"))
+
+    assert caught.value.retry_after_s == 86_400
+    assert len(world.fake.records) == 1
+    assert (world.time.now() - start).total_seconds() < 60
 
 
 def test_a_ping_that_fails_once_is_tried_again() -> None:
