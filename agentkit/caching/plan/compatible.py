@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -29,6 +29,7 @@ from agentkit.caching.policy import (
     InputSplit,
     ReadableWhen,
     Salt,
+    Ttl,
 )
 from agentkit.caching.request import Block, OpenAiOptions, Role
 from agentkit.caching.simulate.compatible import whole_blocks
@@ -38,6 +39,8 @@ _IDLE_S = 300.0
 """Where a policy has no lifetime for marked entries: the shortest that any provider gives."""
 _MARKABLE = frozenset([BlockKind.TEXT, BlockKind.IMAGE, BlockKind.DOCUMENT, BlockKind.TOOL_RESULT])
 """Parts of message contents: what gateways pass `cache_control` on for."""
+_DEFAULT_TTL = Ttl.FIVE_MINUTES
+"""Of a mark that names none: that of every provider behind a gateway."""
 _LOOKBACK = 20
 """Blocks before a mark that are looked at: Anthropic's, and Alibaba's page of 2026-10-11."""
 
@@ -142,6 +145,7 @@ def _user_marks(draft: Draft, policy: CompatiblePolicy, prompt: Prompt) -> UserM
         name="cache_control",
         budget=policy.mark_budget,
         ttls=[choice.ttl for choice in policy.ttls],
+        default=_DEFAULT_TTL,
         # The providers behind a gateway have the rule of Anthropic's API.
         longer_first=True,
     )
@@ -175,7 +179,22 @@ def _place(
         reaches=reaches,
         now_s=now.timestamp(),
     )
-    return place_marks(draft, prompt, needs_of(draft, prompt, lives), rules)
+    placed = place_marks(draft, prompt, needs_of(draft, prompt, lives), rules)
+    return replace(placed, marks=_in_order(placed.marks, fixed))
+
+
+def _in_order(ours: Mapping[int, Life], users: Mapping[int, Life]) -> dict[int, Life]:
+    """Give marks of ours that stand before a longer one of the user's that lifetime, too.
+
+    Also where the planner has no lifetimes to choose from: the user may know one.
+    """
+    found: dict[int, Life] = {}
+    for place, life in ours.items():
+        behind = [each.ttl for at, each in users.items() if at > place and each.ttl is not None]
+        longest = max(behind, key=lambda ttl: ttl.seconds, default=_DEFAULT_TTL)
+        is_longer = longest.seconds > (life.ttl or _DEFAULT_TTL).seconds
+        found[place] = replace(life, ttl=longest, seconds=longest.seconds) if is_longer else life
+    return found
 
 
 def _options(

@@ -48,7 +48,7 @@ class ContentForm:
     ) -> Part:
         """Return a text as a part, or as a string where content is one."""
         if not self.is_listed and not listed:
-            return Part(data=text_json(text), kind=kind)
+            return Part(data=text_json(text), kind=kind, mark=self._own_mark(breakpoint))
         return Part(
             data=b'{"type":"text","text":%b}' % text_json(text),
             kind=kind,
@@ -65,7 +65,8 @@ class ContentForm:
         said = [each for each in blocks if not isinstance(each, Text) or each.text]
         if not self.is_listed and all(isinstance(each, Text) for each in said):
             joined = "".join(each.text for each in said if isinstance(each, Text))
-            return self.content([self.text(joined)])
+            marked = next((each.breakpoint for each in said if each.breakpoint is not None), None)
+            return self.content([self.text(joined, marked)])
         parts = [self._user_part(each) for each in said]
         return self.content(parts or [self.text("", listed=True)], listed=True)
 

@@ -295,6 +295,23 @@ class TestCompatible:
         assert "older ones give way" in str(planned.lost_marks)
         assert [m.index for m in planned.marks] == [1, 2, 3, 4]
 
+    def test_marks_of_ours_before_an_hour_of_the_users_last_an_hour_too(self) -> None:
+        """C35: also where the planner itself has no lifetimes to choose from."""
+        talk = asked("anthropic/claude-sonnet-5-5")
+        n_blocks = talk.n_blocks
+        draft = draft_of(with_user_marks(talk, [n_blocks - 1], Ttl.ONE_HOUR))
+        planned = plan(draft, compatible(Provider.OPENROUTER), Written(), NOW)
+        assert [m.by_user for m in planned.marks] == [*[False] * (len(planned.marks) - 1), True]
+        assert len(planned.marks) > 1
+        assert {m.ttl for m in planned.marks} == {Ttl.ONE_HOUR}
+
+    def test_an_hour_behind_a_mark_without_a_lifetime_is_taken_without_it(self) -> None:
+        """C35: what names no lifetime lives for five minutes."""
+        talk = request([user(*[block(f"part {i}", 2000) for i in range(3)])])
+        talk = with_user_marks(with_user_marks(talk, [0], None), [1], Ttl.ONE_HOUR)
+        planned = plan(draft_of(talk), compatible(Provider.OPENROUTER), Written(), NOW)
+        assert Ttl.ONE_HOUR not in {m.ttl for m in planned.marks}
+
     @pytest.mark.parametrize(("chance", "ttl"), [("0.02", None), ("1", Ttl.ONE_HOUR)])
     def test_moonshots_lifetime_is_chosen_by_price(self, chance: str, ttl: Ttl | None) -> None:
         """An hour doubles the price of what is written now; a slow gap loses the whole prefix."""

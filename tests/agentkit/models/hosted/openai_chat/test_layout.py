@@ -153,7 +153,7 @@ def test_the_users_marks_take_the_next_longer_lifetime_where_there_are_marks() -
     assert marks(OPENAI, "gpt-5.4") == [Mark(), None]
     assert [mark and mark.ttl for mark in marks(OPENROUTER)] == ["5m", None]
     assert marks(ALIBABA) == [Mark(), None]
-    assert marks(VLLM) == [None]  # one string
+    assert marks(VLLM) == [Mark()]  # one string, and no place for a mark on the wire
 
 
 def test_settings_that_entries_are_keyed_by_are_told_to_the_cache() -> None:
