@@ -69,14 +69,16 @@ def _takes_breakpoint(block: Block, role: Role | None, policy: OpenAiMarkPolicy)
 
 
 def _user_marks(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt) -> UserMarks:
+    allowed = allowed_ttls(draft.request, policy)
     ignored = {
-        place: block.mark
+        # A lifetime that does not exist is refused here, too.
+        place: block.mark if block.mark.ttl in allowed else Mark()
         for place, block in enumerate(prompt.blocks)
         if block.mark is not None and is_ignored(draft.request, prompt.roles[place])
     }
     limits = MarkLimits(
         name="prompt_cache_breakpoint",
-        ttls=allowed_ttls(draft.request, policy),
+        ttls=allowed,
         default=policy.default_ttl,
     )
     # What the API ignores is left where it is; everything else must be acceptable.
