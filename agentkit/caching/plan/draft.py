@@ -36,7 +36,8 @@ class SharedPrefix:
     """Expected seconds until the next of them. None: an entry of any lifetime is still there; for
     the run's own end, what the draft says."""
     gaps_s: tuple[Decimal, ...] = ()
-    """For a front: gaps that were seen, each as likely as the others. Empty: `gap_s` is all."""
+    """For a front: gaps that were seen, each as likely as the others; `gap_s` is the longest then.
+    Where no lifetime outlasts that, they tell whom an entry serves yet. Empty: none were seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,7 +80,7 @@ def needs_of(draft: Draft, prompt: Prompt, lives: Lives) -> list[Need]:
         anchor = prompt.anchor(shared.end)
         if anchor is None:
             continue
-        gaps = _gaps(draft, shared)
+        gaps = _gaps(draft, shared, lives)
         long_lives = _chance(gaps, lives.long.seconds)
         if not is_run and not long_lives:
             continue  # whoever comes, no entry is left
@@ -104,10 +104,13 @@ _Gaps = tuple[tuple[Decimal, Decimal], ...]
 """Seconds, and the chance of them."""
 
 
-def _gaps(draft: Draft, shared: SharedPrefix) -> _Gaps:
+def _gaps(draft: Draft, shared: SharedPrefix, lives: Lives) -> _Gaps:
     gap_s = shared.gap_s
     if shared.by is not SharedBy.RUN:
-        seen = shared.gaps_s or (Decimal(0) if gap_s is None else gap_s,)
+        longest = Decimal(0) if gap_s is None else gap_s
+        # Where a lifetime outlasts the longest gap, one write serves all that come: each renews it.
+        seen = shared.gaps_s if longest >= lives.long.seconds else ()
+        seen = seen or (longest,)
         return tuple((gap, Decimal(1) / len(seen)) for gap in seen)
     usual = draft.gap_s if gap_s is None else gap_s
     return ((usual, 1 - draft.slow_chance), (draft.slow_gap_s, draft.slow_chance))

@@ -11,7 +11,7 @@ import pytest
 from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix, Written
 from agentkit.caching.plan.ends import RunEnds
 from agentkit.caching.plan.planner import plan
-from agentkit.caching.policy import BlockKind
+from agentkit.caching.policy import BlockKind, Ttl
 from agentkit.caching.simulate import ManualClock
 from tests.agentkit.caching.plan.planning import CLAUDE, block, draft_of, policy_of, request, user
 
@@ -115,6 +115,13 @@ def test_a_front_that_siblings_share_is_written_however_long_they_rest_together(
     planned = plan(front_draft(gaps_s, own=Decimal("0.2")), POLICY, Written(), START)
     assert [mark.index for mark in planned.marks] == [1]
     assert planned.siblings_ahead == 1
+
+
+def test_a_front_that_one_lifetime_outlasts_is_written_for_long_however_many_come_soon() -> None:
+    """Each of them renews it: one premium serves the next rounds, too."""
+    draft = front_draft((0, 0, 0, 0, 0, 2_000), own=Decimal("0.2"))
+    planned = plan(draft, POLICY, Written(), START)
+    assert [(mark.index, mark.ttl) for mark in planned.marks] == [(1, Ttl.ONE_HOUR)]
 
 
 def test_a_dead_front_takes_nothing_from_a_run_that_goes_on() -> None:
