@@ -66,7 +66,7 @@ class FrontRests:
         rests = list(front.rests)
         if begins_at is not None:
             rests.append(_rest(front, begins_at))
-        return replace(shared, gap_s=max(rests)) if rests else shared
+        return replace(shared, gap_s=max(rests), gaps_s=tuple(rests)) if rests else shared
 
 
 def _rest(front: _Front, at: datetime) -> Decimal:

@@ -15,6 +15,7 @@ from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.judge import judge, remembered
 from agentkit.caching.plan.draft import Draft, SharedBy, Written
+from agentkit.caching.plan.ends import RunEnds
 from agentkit.caching.plan.keep_alive import NextPing, next_ping
 from agentkit.caching.plan.needs import PING_MARGIN_S
 from agentkit.caching.plan.plan import CachePlan
@@ -51,6 +52,7 @@ class Memory:
     prices: PriceBook
     time: Time
     implicit: ImplicitShare = field(default_factory=ImplicitShare)
+    ends: RunEnds = field(default_factory=RunEnds)
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Held for each step: several event loops may share a model."""
     fronts: Recent[str, tuple[Sent, int]] = field(default_factory=lambda: Recent(RUNS_KEPT))
@@ -128,6 +130,11 @@ class Ticket:
     def plan(self) -> CachePlan:
         """What was planned."""
         return self._prepared.plan
+
+    @property
+    def request_id(self) -> str:
+        """The name of the request."""
+        return self._prepared.request.request_id
 
     @property
     def at(self) -> datetime:
@@ -257,6 +264,7 @@ class Ticket:
     def pinged(self, usage: Usage, *, at: datetime) -> Verdict:
         """The prefix was touched, by a request that was begun at `at`."""
         self._used_at = at
+        self.memory.ends.touched(self._prepared.request.agent, self.request_id, at=at)
         request = replace(
             self.plan.applied(self._prepared.draft.request), prewarm=True, stream=False
         )

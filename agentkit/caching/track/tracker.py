@@ -96,8 +96,6 @@ class CacheTracker:
 
         `may_mark` is False for a server that has refused marks.
 
-        Raises:
-            ConfigurationError: the user's own marks break the provider's rules.
         """
         may_wait = self._options.wait_for_siblings
         while True:
@@ -131,7 +129,10 @@ class CacheTracker:
         keys = self._keys(draft.request, policy)
         begins = before is None or before.run_id != request.run_id
         fronts = self._fronts.expected(draft.shared, keys, at=now, begins=begins)
-        draft = replace(draft, shared=fronts)
+        shared = self._memory.ends.expected(
+            fronts, request.agent, at=now, life_s=_longest_life_s(policy)
+        )
+        draft = replace(draft, shared=shared)
         written = self._memory.shadow.written(draft.request)
         plan = place(draft, policy, written, now, rates=self._rates)
         return Prepared(
@@ -229,6 +230,13 @@ class CacheTracker:
         if (old := self._runs.get(request.run_id)) is not None:
             # Only the last request of a run is worth its memory.
             self._contexts.pop(_context_name(old.request, old.request.context.digest), None)
+        self._memory.ends.asks(
+            request.agent,
+            request.request_id,
+            goes_on_from=None if before is None else before.request_id,
+            at=prepared.at,
+            life_s=_longest_life_s(prepared.policy),
+        )
         ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
         self._runs[request.run_id] = ticket
         self._contexts[_context_name(request, request.context.digest)] = ticket
@@ -258,6 +266,13 @@ def _shortest_life_s(policy: Policy) -> float:
             return float(policy.idle_s or _HOUR_S)
         case _:
             assert_never(policy)
+
+
+def _longest_life_s(policy: Policy) -> float:
+    """Return how long an entry can live without use."""
+    if isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
+        return float(max(choice.ttl.seconds for choice in policy.ttls))
+    return _shortest_life_s(policy)
 
 
 _HOUR_S = 3_600.0

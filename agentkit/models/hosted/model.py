@@ -119,8 +119,9 @@ class HostedModel(Generic[LayoutT]):
                     yield event
         except ModelError as error:
             if usage != Usage():
-                # What was used until then is paid for, too.
-                yield CacheEvent(ticket.finish(last.first or usage, note=note, parts=last.parts))
+                # What was used until then is paid for, too; how much was written nobody says.
+                used = replace(last.first or usage, output_tokens=None)
+                yield CacheEvent(ticket.finish(used, note=note, parts=last.parts))
             ticket.abandon(outage=error.retryable)
             raise
         finally:
