@@ -39,6 +39,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.chain",
                 "caching.plan",
                 "caching.policy",
+                "caching.recent",
                 "caching.request",
                 "caching.simulate",
                 "errors",
