@@ -12,7 +12,6 @@ from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.models.base import ModelRequest
 from agentkit.state import RunState
-from agentkit.usage import Usage
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 30.0
@@ -60,16 +59,17 @@ class ModelTurn:
         """Ask, and yield what the model says."""
         for attempt in itertools.count():
             self._request = self._run.member.request(self._run, self.index, attempt)
-            builder = TurnBuilder()
+            builder, has_begun = TurnBuilder(), False
             try:
                 stream = self._run.member.model.stream(self._request)
                 async with aclosing(stream) as model_events:
                     async for event in model_events:
+                        has_begun = True
                         builder.push(event)
                         yield event
                 self._turn = builder.finish()
             except (asyncio.CancelledError, GeneratorExit):
-                if builder.spent[0] != Usage():
+                if has_begun:
                     # It ends here, and yet the provider wants to be paid for what it did.
                     self._run.count_request(*builder.spent, builder.verdict)
                 raise
