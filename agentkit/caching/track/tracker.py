@@ -87,7 +87,7 @@ class CacheTracker:
     @property
     def policy(self) -> Policy:
         """The rules of today, with the user's own prices."""
-        return self._options.prices.applied(self._policies.on(self._time.now().date()))
+        return self._policies.on(self._time.now().date())
 
     async def enter(
         self, layout: Layout, request: ModelRequest, *, may_mark: bool = True
@@ -95,7 +95,6 @@ class CacheTracker:
         """Plan a request; wait first, while another writes the prefix that both have.
 
         `may_mark` is False for a server that has refused marks.
-
         """
         may_wait = self._options.wait_for_siblings
         while True:

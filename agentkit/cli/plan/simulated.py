@@ -37,12 +37,16 @@ class SimulatedProvider:
     def __init__(self, label: str, model: AnyHosted, sizes: Sizes, now: datetime) -> None:
         adapter, options = model.adapter, model.cache
         policies = PolicyBook(
-            adapter.provider, adapter.model, platform=options.platform, switches=options.switches
+            adapter.provider,
+            adapter.model,
+            platform=options.platform,
+            switches=options.switches,
+            prices=options.prices,
         )
         self._label, self._model, self._sizes = label, model, sizes
         self._clock = ManualClock(now)
         self._shadow = shadow_of(policies, clock=self._clock)
-        self.policy: Policy = options.prices.applied(policies.on(now.date()))
+        self.policy: Policy = policies.on(now.date())
 
     def now(self) -> datetime:
         """Return the provider's time."""
