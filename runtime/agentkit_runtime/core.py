@@ -196,7 +196,7 @@ class EngineCore:
 
     def _forward(self, chunks: Sequence[Chunk], lanes: Sequence[Lane]) -> Tensor:
         """Return logits [R, vocab], one row for each chunk that samples, in order."""
-        device = self._storage.keys.device
+        device = self._storage.device
         ids: list[int] = []
         positions: list[int] = []
         slots: list[int] = []

@@ -12,11 +12,15 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import suppress
+from typing import TypeVar
 
 from agentkit_runtime.core import CoreStats, EngineCore
 from agentkit_runtime.errors import EngineStopped
 from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
+
+T = TypeVar("T")
 
 
 class Generation:
@@ -96,6 +100,29 @@ class Engine:
         generation = Generation(request.request_id, self.abort)
         self._send(lambda: self._core.add(request, lambda e: self._outbox.append((generation, e))))
         return generation
+
+    def call(self, work: Callable[[EngineCore], T]) -> Future[T]:
+        """Run `work` in the engine's thread before its next step: for pins, pruning, reports.
+
+        The future gets what `work` returns or raises. Cancelling it does not stop the work.
+
+        Raises:
+            EngineStopped: the engine is closed.
+        """
+        future: Future[T] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = work(self._core)
+            except BaseException as error:  # handed over: it is the caller's to deal with
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._send(run)
+        return future
 
     def abort(self, request_id: str) -> None:
         """Cancel a request by id; unknown ids are ignored."""

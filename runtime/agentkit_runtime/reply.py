@@ -101,7 +101,7 @@ class ReplyAssembler:
                 return "length"
             case FinishReason.ABORT:
                 return "abort"
-            case FinishReason.ERROR:
+            case FinishReason.DEADLINE | FinishReason.ERROR:
                 return "error"
 
     def _calls_are_whole(self) -> bool:

@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from agentkit_runtime.kv.scope import NO_SCOPE, Scope
+
 if TYPE_CHECKING:
     import torch
 
@@ -19,8 +21,24 @@ class FinishReason(enum.StrEnum):
     """`max_tokens` or the context limit was reached."""
     ABORT = "abort"
     """The caller went away or cancelled."""
+    DEADLINE = "deadline"
+    """`GenerateRequest.deadline_s` passed."""
     ERROR = "error"
     """The request failed inside the engine; `Finished.error` says why."""
+
+
+class Priority(enum.IntEnum):
+    """Which waiting request goes first. A higher class never starves a lower one for ever."""
+
+    BATCH = 0
+    """Nobody waits for it: runs in what the others leave."""
+    NORMAL = 1
+    INTERACTIVE = 2
+    """A person waits for the first token."""
+
+
+MAX_LOGPROBS = 20
+"""Most alternatives that a request can ask for with each token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +54,10 @@ class SamplingParams:
     seed: int | None = None
     """With a seed the same request gives the same tokens."""
     max_tokens: int | None = None
-    """Bound on generated tokens; None means up to the context limit."""
+    """Bound on generated tokens; None means up to the context limit. 0 computes the prompt and
+    generates nothing: it fills the cache."""
+    logprobs: int | None = None
+    """With each token its log-probability and those of this many most likely ones; None is none."""
     stop: tuple[str, ...] = ()
     """Generation ends before any of these strings; the string itself is not emitted."""
 
@@ -47,8 +68,14 @@ class SamplingParams:
             raise ValueError(f"top_k must be 0 (off) or positive, got {self.top_k!r}")
         if not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p must be in (0, 1], got {self.top_p!r}")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens!r}")
+        if self.max_tokens is not None and self.max_tokens < 0:
+            raise ValueError(
+                f"max_tokens must be 0 (only fill the cache) or positive, got {self.max_tokens!r}"
+            )
+        if self.logprobs is not None and not 0 <= self.logprobs <= MAX_LOGPROBS:
+            raise ValueError(
+                f"logprobs must be between 0 and {MAX_LOGPROBS}, got {self.logprobs!r}"
+            )
         if any(not text for text in self.stop):
             raise ValueError("stop must not contain empty strings")
 
@@ -102,6 +129,14 @@ class GenerateRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     grammar: Grammar | None = None
     eos_ids: frozenset[int] = frozenset()
+    scope: Scope = NO_SCOPE
+    """Who asks, for quotas, fair shares, pruning and hints."""
+    priority: Priority = Priority.NORMAL
+    deadline_s: float | None = None
+    """Seconds after submit at which the request ends, finished or not; None waits for ever."""
+    speculate: int = 0
+    """Most tokens that are drafted from the request's own text and verified in one step; 0 is off.
+    The output is the same either way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +152,22 @@ class RequestStats:
     ttft_s: float | None
     """From submit to the first generated token; None if there was none."""
     total_s: float
+    restored_tokens: int = 0
+    """Of `cached_tokens`, those that came back from host memory or disk."""
+    drafted_tokens: int = 0
+    """Tokens that were guessed ahead (`GenerateRequest.speculate`)."""
+    accepted_tokens: int = 0
+    """Of these, how many the model agreed with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLogprob:
+    """One generated token's natural log-probability, before temperature, top-k and top-p."""
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+    """The most likely tokens at this place, with theirs, most likely first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +176,9 @@ class Delta:
 
     text: str
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """One for each of `token_ids` when the request wanted them, else empty. A token that a grammar
+    forced was not chosen by the model: its log-probability is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,20 +28,36 @@ class ForwardBatch:
     plan: AttentionPlan
 
 
+class KvLayer(Protocol):
+    """One layer of the KV pool, whatever format it stores."""
+
+    def write(self, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Store `k`, `v` [T, kv_heads, head_dim] in `slots` [T].
+
+        Returns:
+            What a later `read` of these slots gives, in the compute dtype: the same numbers in a
+            format that loses nothing. Whoever attends to new tokens uses these, so that a result
+            never depends on how a prompt was cut into chunks.
+        """
+
+    def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
+        """Return keys and values [length, kv_heads, head_dim] of slots [start, start + length).
+
+        In the compute dtype. Views of the pool where the format allows it: read only.
+        """
+
+
 class AttentionBackend(Protocol):
     """Computes attention for one layer, reading the pool by extents."""
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, batch: ForwardBatch
-    ) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, kv: KvLayer, batch: ForwardBatch) -> Tensor:
         """Attend.
 
         Args:
             q: [T, heads, head_dim], rotated.
-            k: [T, kv_heads, head_dim], rotated, already written to the pool.
-            v: [T, kv_heads, head_dim], already written to the pool.
-            keys: [slots, kv_heads, head_dim], this layer's pool.
-            values: as `keys`.
+            k: [T, kv_heads, head_dim], rotated, already written to the pool, and as it returned it.
+            v: as `k`.
+            kv: this layer's pool.
             batch: the step's metadata.
 
         Returns:

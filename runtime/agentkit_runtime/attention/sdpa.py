@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from agentkit_runtime.attention.base import ForwardBatch
+from agentkit_runtime.attention.base import ForwardBatch, KvLayer
 from agentkit_runtime.attention.merge import Accumulator
 from agentkit_runtime.attention.plan import CausalPart, ReadPart
 
@@ -23,14 +23,12 @@ class SdpaAttention:
     def __init__(self, *, sliding_window: int | None = None) -> None:
         self._window = sliding_window
 
-    def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, batch: ForwardBatch
-    ) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, kv: KvLayer, batch: ForwardBatch) -> Tensor:
         """See `AttentionBackend.attend`."""
         n_rows, n_heads, head_dim = q.shape
         result = Accumulator(n_rows, n_heads, head_dim, like=q)
         for read in batch.plan.reads:
-            self._read(result, q, keys, values, read, batch.positions)
+            self._read(result, q, kv, read, batch.positions)
         for causal in batch.plan.causal:
             self._causal(result, q, k, v, causal, batch.positions)
         return result.out
@@ -39,13 +37,11 @@ class SdpaAttention:
         self,
         result: Accumulator,
         q: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        kv: KvLayer,
         part: ReadPart,
         positions: Tensor,
     ) -> None:
         rows = slice(part.row, part.row + part.n_rows)
-        slots = slice(part.extent.start, part.extent.end)
         mask = None
         if self._window is not None:
             k_pos = torch.arange(
@@ -54,7 +50,8 @@ class SdpaAttention:
             mask = _window_mask(positions[rows], k_pos, self._window)
             if bool(mask.all()):
                 mask = None
-        out, lse = _full(q[rows], keys[slots], values[slots], mask)
+        keys, values = kv.read(part.extent.start, part.extent.length)
+        out, lse = _full(q[rows], keys, values, mask)
         result.add(part.row, out, lse)
 
     def _causal(

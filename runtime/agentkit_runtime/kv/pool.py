@@ -57,9 +57,36 @@ class KvStorage:
             n_layers=n_layers, n_kv_heads=n_kv_heads, head_dim=head_dim, dtype=self.keys.dtype
         )
 
-    def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Views of one layer's keys and values, `[n_slots, n_kv_heads, head_dim]` each.
+    @property
+    def device(self) -> torch.device:
+        """Where the slots are."""
+        return self.keys.device
 
-        The rows of an extent are `k[extent.start : extent.end]`, contiguous and without a copy.
-        """
-        return self.keys[index], self.values[index]
+    def layer(self, index: int) -> FloatLayer:
+        """One layer's keys and values."""
+        return FloatLayer(self.keys[index], self.values[index])
+
+
+class FloatLayer:
+    """One layer of a pool that stores plain floating-point numbers; `attention.base.KvLayer`."""
+
+    __slots__ = ("keys", "values")
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.keys = keys
+        """`[n_slots, n_kv_heads, head_dim]`"""
+        self.values = values
+        """`[n_slots, n_kv_heads, head_dim]`"""
+
+    def write(
+        self, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Store `k` and `v` [T, kv_heads, head_dim]; see `KvLayer.write`."""
+        stored_k, stored_v = k.to(self.keys.dtype), v.to(self.values.dtype)
+        self.keys.index_copy_(0, slots, stored_k)
+        self.values.index_copy_(0, slots, stored_v)
+        return stored_k.to(k.dtype), stored_v.to(v.dtype)
+
+    def read(self, start: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """The rows of slots [start, start + length), contiguous and without a copy."""
+        return self.keys[start : start + length], self.values[start : start + length]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from agentkit_runtime.attention.base import AttentionBackend, ForwardBatch
+from agentkit_runtime.attention.base import AttentionBackend, ForwardBatch, KvLayer
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.rope import RopeTable, rotate
 from agentkit_runtime.model.weights import DecoderWeights, LayerWeights
@@ -17,8 +17,8 @@ from agentkit_runtime.model.weights import DecoderWeights, LayerWeights
 class KvLayers(Protocol):
     """The KV pool, layer by layer."""
 
-    def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """Return keys and values of a layer, [slots, kv_heads, head_dim] each (views)."""
+    def layer(self, index: int) -> KvLayer:
+        """Return one layer's keys and values."""
 
 
 class Decoder:
@@ -55,7 +55,7 @@ class Decoder:
         layer: LayerWeights,
         cos: Tensor,
         sin: Tensor,
-        pool: tuple[Tensor, Tensor],
+        pool: KvLayer,
         batch: ForwardBatch,
     ) -> Tensor:
         config = self.config
@@ -73,10 +73,8 @@ class Decoder:
             # One rotation for queries and keys: they are neighbours in the fused product.
             rotated = rotate(heads[:, : config.n_heads + config.n_kv_heads], cos, sin)
             q, k = rotated[:, : config.n_heads], rotated[:, config.n_heads :]
-        keys, values = pool
-        keys.index_copy_(0, batch.slots, k.to(keys.dtype))
-        values.index_copy_(0, batch.slots, v.to(values.dtype))
-        mixed = self._attention.attend(q, k, v, keys, values, batch)
+        k, v = pool.write(batch.slots, k, v)
+        mixed = self._attention.attend(q, k, v, pool, batch)
         return functional.linear(mixed.reshape(n_rows, -1), layer.out)
 
     def _mlp(self, hidden: Tensor, layer: LayerWeights) -> Tensor:

@@ -11,6 +11,7 @@ from agentkit_runtime.attention.base import ForwardBatch
 from agentkit_runtime.attention.plan import Lane, build_plan, lane_order
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.kv.extent import Extent
+from agentkit_runtime.kv.pool import FloatLayer
 
 HEADS, KV_HEADS, DIM = 6, 2, 16
 
@@ -50,7 +51,7 @@ def test_a_mixed_batch_equals_plain_attention(seed: int, window: int | None) -> 
         plan=build_plan(lanes),
     )
     backend = SdpaAttention(sliding_window=window)
-    out = backend.attend(q, keys[slots], values[slots], keys, values, batch)
+    out = backend.attend(q, keys[slots], values[slots], FloatLayer(keys, values), batch)
 
     rows = itertools.accumulate((lane.n_new for lane in lanes), initial=0)
     for lane, row in zip(lanes, rows, strict=False):

@@ -13,7 +13,8 @@ from agentkit_runtime.kv.pool import KvStorage, bytes_per_token
 def test_an_extent_is_a_view_of_the_layer() -> None:
     storage = KvStorage(n_layers=3, n_slots=8, n_kv_heads=2, head_dim=4)
     extent = Extent(5, 2)
-    keys, values = storage.layer(1)
+    layer = storage.layer(1)
+    keys, values = layer.keys, layer.values
     keys[extent.start : extent.end] = 7.0
     values[extent.start : extent.end] = 9.0
     assert keys.shape == values.shape == (8, 2, 4)
