@@ -1,7 +1,7 @@
 """The seam between the cache and the slower tiers. No torch here.
 
-A tier is no second tree. It is a store of blocks of `BLOCK_TOKENS` tokens, each named by a hash over
-its namespace and all tokens up to its end. So a block can never be read by another namespace or
+A tier is no second tree. It is a store of blocks of `BLOCK_TOKENS` tokens, each named by a hash of
+its namespace and of all tokens up to its end. So a block can never be read by another namespace or
 behind another prefix, and tiers need not know what the tree does. The cache saves what it evicts,
 and asks for the blocks that follow what the tree still has.
 """
