@@ -8,8 +8,9 @@ and asks for the blocks that follow what the tree still has.
 
 from __future__ import annotations
 
+import enum
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +45,24 @@ def chain(parent: bytes, tokens: bytes) -> list[bytes]:
     return names
 
 
+class Medium(enum.StrEnum):
+    """Where a block is, under the names that existing routers know."""
+
+    DEVICE = "GPU"
+    HOST = "CPU"
+    DISK = "DISK"
+
+
+@dataclass(frozen=True, slots=True)
+class TierChange:
+    """Blocks came to one medium, or left it. Other media are not affected."""
+
+    medium: Medium
+    stored: bool
+    """False: removed."""
+    names: tuple[bytes, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """A whole block that is about to leave the device."""
@@ -53,6 +72,9 @@ class Block:
     """See `block_hash`."""
     extents: tuple[Extent, ...]
     """The slots of its `BLOCK_TOKENS` tokens, in order of position."""
+    index: int = 0
+    """How many blocks precede it in its sequence: of what is saved together, the last leaves first.
+    """
 
 
 class Fetch(Protocol):
@@ -98,8 +120,18 @@ class Tiers(Protocol):
     def forget(self, namespace: bytes | None = None) -> int:
         """Drop all blocks of one namespace, or all; returns how many. Fetches under way end."""
 
-    def note_prefill(self, n_tokens: int, seconds: float) -> None:
-        """A step computed so many prompt tokens in this time: what fetching is compared with."""
+    def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
+        """A step computed so many prompt tokens in this time: what fetching is compared with.
+
+        `context` is the mean number of tokens that preceded each of them.
+        """
+
+    def listen(self, listener: Callable[[TierChange], None] | None) -> None:
+        """Tell `listener` of every change, in the caller's thread and during calls of this object.
+
+        What threads did since the last call is told at the next one. What the listener raises is
+        logged.
+        """
 
     def close(self) -> None:
         """Finish writing, end the threads. Idempotent."""
