@@ -93,6 +93,18 @@ class Scheduler:
         if n > sequence.lease.committed:
             self._cache.commit(sequence.lease, sequence.key(n))
 
+    def accept(self, chunk: Chunk, n: int) -> None:
+        """Keep the KV of a chunk's first `n` guesses: the model chose the same tokens.
+
+        To be called after `commit`, when these tokens have been appended to the sequence.
+        """
+        sequence = chunk.sequence
+        assert n <= len(chunk.draft), "no more can be right than were guessed"
+        assert chunk.start + chunk.n + n <= sequence.length, "accepted tokens are appended first"
+        sequence.computed = chunk.start + chunk.n + n
+        sequence.drafted_tokens += len(chunk.draft)
+        sequence.accepted_tokens += n
+
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and keep what it computed for others."""
         lease = sequence.lease
@@ -118,8 +130,22 @@ class Scheduler:
 
     def _take(self, sequence: Sequence, budget: int, chunks: list[Chunk]) -> int:
         n = min(budget, sequence.length - sequence.computed)
-        chunks.append(Chunk(sequence, sequence.computed, n))
-        return n
+        draft: tuple[int, ...] = ()
+        if sequence.computed + n == sequence.length:
+            draft = sequence.draft[: min(budget - n, self._room_for_draft(sequence))]
+        sequence.draft = ()
+        if draft:
+            assert sequence.lease is not None, "a running sequence holds a lease"
+            self._cache.grow(sequence.lease, sequence.length + len(draft))
+        chunks.append(Chunk(sequence, sequence.computed, n, draft))
+        return n + len(draft)
+
+    def _room_for_draft(self, sequence: Sequence) -> int:
+        """How many guesses could be accepted and have a slot without evicting anything for them."""
+        lease = sequence.lease
+        assert lease is not None, "a running sequence holds a lease"
+        spare = lease.capacity - sequence.length + self._cache.free_slots
+        return max(0, min(spare, sequence.limit - sequence.length - 1))
 
     def _grow_or_preempt(self, sequence: Sequence, chunks: list[Chunk], ended: list[Ended]) -> bool:
         """Hold slots for all known tokens of a running sequence; False when it had to leave."""
@@ -185,6 +211,10 @@ class Scheduler:
                         Ended(sequence, FinishReason.ERROR, "no KV slots for this request")
                     )
                 return  # later ones must not overtake: they would starve a long prompt for ever
+            if sequence.computed == sequence.length:  # it only fills the cache, and all is there
+                self.finish(sequence)
+                ended.append(Ended(sequence, FinishReason.LENGTH))
+                continue
             budget -= self._take(sequence, budget, chunks)
 
     def _cached(self, sequence: Sequence) -> int:
@@ -196,7 +226,7 @@ class Scheduler:
         lease = self._cache.acquire(
             sequence.request.namespace,
             sequence.key(sequence.length),
-            max_match=sequence.length - 1,
+            max_match=sequence.length if sequence.fills_only else sequence.length - 1,
         )
         wanted = sequence.length - lease.cached + HEADROOM_TOKENS * len(self.running)
         if wanted > self._cache.available and self.running:

@@ -30,6 +30,15 @@ class Sequence:
     """No more tokens than this in all (prompt and generated)."""
     computed: int = 0
     lease: Lease | None = None
+    draft: tuple[int, ...] = ()
+    """Guesses at the tokens behind the known ones, to be verified in the next step. Set by the core
+    after each step; the scheduler takes as many as fit, and forgets the rest."""
+    drafted_tokens: int = 0
+    """Guesses that were run."""
+    accepted_tokens: int = 0
+    """Of these, how many the model agreed with."""
+    restored_tokens: int = 0
+    """Prompt tokens that a slower tier gave back for it."""
     cached_tokens: int | None = None
     """Prompt tokens read from the tree at the first admission."""
     started_s: float | None = None
@@ -53,6 +62,11 @@ class Sequence:
             n_prompt=n_prompt,
             limit=limit,
         )
+
+    @property
+    def fills_only(self) -> bool:
+        """True for a request that generates nothing: it only brings its prompt into the cache."""
+        return self.limit <= self.n_prompt
 
     @property
     def length(self) -> int:
@@ -92,21 +106,43 @@ class Sequence:
             queue_s=started - self.submitted_s,
             ttft_s=None if first is None else first - self.submitted_s,
             total_s=now_s - self.submitted_s,
+            restored_tokens=min(self.restored_tokens, self.cached_tokens or 0),
+            drafted_tokens=self.drafted_tokens,
+            accepted_tokens=self.accepted_tokens,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Tokens [start, start + n) of a sequence, to be run in this step."""
+    """Tokens [start, start + n) of a sequence, to be run in this step, and guesses behind them."""
 
     sequence: Sequence
     start: int
     n: int
+    """Known tokens."""
+    draft: tuple[int, ...] = ()
+    """Guesses at positions from start + n on; slots for them are held. Empty unless `samples`.
+    Their KV counts only as far as `Scheduler.accept` says."""
+
+    @property
+    def n_rows(self) -> int:
+        """Tokens that go through the model: known ones and guesses."""
+        return self.n + len(self.draft)
+
+    @property
+    def reaches_end(self) -> bool:
+        """True when every known token has KV after this chunk."""
+        return self.start + self.n == self.sequence.length
 
     @property
     def samples(self) -> bool:
-        """True when this chunk reaches the end of what is known: a token is sampled after it."""
-        return self.start + self.n == self.sequence.length
+        """True when a token is sampled behind the last known one."""
+        return self.reaches_end and not self.sequence.fills_only
+
+    @property
+    def completes(self) -> bool:
+        """True for the last chunk of a request that only fills the cache: finish it afterwards."""
+        return self.reaches_end and self.sequence.fills_only
 
 
 @dataclass(frozen=True, slots=True)
