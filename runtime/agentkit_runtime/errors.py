@@ -5,6 +5,8 @@ RuntimeFault
 ├── UnsupportedModel    the file is fine, but its architecture, tokenizer or tensor type is unknown
 ├── RequestRejected     the request can never run here (bad grammar, bad template input)
 │   └── PromptTooLong   the rendered prompt leaves no room in the context; names tokens and limit
+├── NotCached           a pin or a published prefix names tokens that are not all cached; fill first
+├── PinRefused          the pin would exceed a quota; the message names the numbers
 ├── OutOfSlots          no KV slot is free or evictable right now (the scheduler preempts on it)
 └── EngineStopped       the engine was closed while the request was pending
 """
@@ -44,6 +46,14 @@ class PromptTooLong(RequestRejected):
         )
         self.n_tokens = n_tokens
         self.limit = limit
+
+
+class NotCached(RuntimeFault, LookupError):
+    """Only part of what should be pinned is cached; the message says how much."""
+
+
+class PinRefused(RuntimeFault):
+    """A pin would exceed the tenant's quota or that of all tenants together."""
 
 
 class OutOfSlots(RuntimeFault):
