@@ -14,8 +14,10 @@ from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.kv.format import KvFormat, bytes_per_token
+from agentkit_runtime.kv.formats import float_format
 from agentkit_runtime.kv.namespace import Identity
-from agentkit_runtime.kv.pool import KvStorage, SlotAllocator, bytes_per_token
+from agentkit_runtime.kv.pool import KvStorage, SlotAllocator
 from agentkit_runtime.kv.tree import RadixTree
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.loading import Checkpoint, ModelFiles, locate, open_checkpoint
@@ -49,6 +51,8 @@ class EngineOptions:
     """torch device; None takes CUDA when there is one, else the CPU."""
     dtype: DType | None = None
     """None is bfloat16 on CUDA and float32 on the CPU (bfloat16 needs AVX-512 to be fast)."""
+    kv_dtype: str | None = None
+    """Name of a `KvFormat`, or "fp8"; None stores keys and values as they are computed."""
     max_slots: int | None = None
     """KV slots, in tokens; None takes up to a quarter of the memory, at most 65,536."""
     threads: int | None = None
@@ -58,6 +62,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
+        if self.kv_dtype is not None:
+            KvFormat.parse(self.kv_dtype)
         for name in ("max_slots", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -102,7 +108,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         identity=Identity(
             weights=checkpoint.fingerprint,
             dtype=str(dtype),
-            kv_dtype=str(dtype),
+            kv_dtype=str(kv_format_of(options, dtype)),
             tokenizer=tokenizer.fingerprint,
             template=template.fingerprint,
         ),
@@ -124,18 +130,25 @@ def _core_of(checkpoint: Checkpoint, options: EngineOptions) -> tuple[EngineCore
     device = _device(options.device)
     dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     config = checkpoint.config
+    kv_format = kv_format_of(options, dtype)
     core = build_core(
         Decoder(
             config,
             load_weights(checkpoint, device=device, dtype=dtype),
             SdpaAttention(sliding_window=config.sliding_window),
         ),
-        n_slots=options.max_slots or default_slots(config, dtype),
+        n_slots=options.max_slots or default_slots(config, kv_format),
         device=device,
         dtype=dtype,
+        kv_format=kv_format,
         options=options.scheduler,
     )
     return core, dtype
+
+
+def kv_format_of(options: EngineOptions, dtype: torch.dtype) -> KvFormat:
+    """Return how keys and values are stored when the model computes in `dtype`."""
+    return float_format(dtype) if options.kv_dtype is None else KvFormat.parse(options.kv_dtype)
 
 
 def build_core(
@@ -144,21 +157,27 @@ def build_core(
     n_slots: int,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
+    kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
 ) -> EngineCore:
-    """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together."""
+    """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together.
+
+    `kv_format` None stores keys and values as they are computed.
+    """
     config = decoder.config
+    kv_format = kv_format or float_format(dtype)
     try:
         storage = KvStorage(
             n_layers=config.n_layers,
             n_slots=n_slots,
             n_kv_heads=config.n_kv_heads,
             head_dim=config.head_dim,
-            dtype=dtype,
+            compute_dtype=dtype,
+            kv_format=kv_format,
             device=device,
         )
     except RuntimeError as error:
-        gigabytes = n_slots * _kv_bytes(config, dtype) / 1e9
+        gigabytes = n_slots * _kv_bytes(config, kv_format) / 1e9
         raise RuntimeFault(
             f"a KV pool of {n_slots} slots needs {gigabytes:,.1f} GB, more than {device} has: "
             "take fewer slots (max_slots, or --slots)"
@@ -167,18 +186,18 @@ def build_core(
     return EngineCore(decoder=decoder, storage=storage, cache=cache, options=options)
 
 
-def default_slots(config: ModelConfig, dtype: torch.dtype) -> int:
+def default_slots(config: ModelConfig, kv_format: KvFormat) -> int:
     """Return a pool size in tokens that this machine, or its container, can hold."""
-    affordable = int(_memory_bytes() * _MEMORY_SHARE) // _kv_bytes(config, dtype)
+    affordable = int(_memory_bytes() * _MEMORY_SHARE) // _kv_bytes(config, kv_format)
     return max(256, min(_DEFAULT_SLOTS, affordable))
 
 
-def _kv_bytes(config: ModelConfig, dtype: torch.dtype) -> int:
+def _kv_bytes(config: ModelConfig, kv_format: KvFormat) -> int:
     return bytes_per_token(
+        kv_format,
         n_layers=config.n_layers,
         n_kv_heads=config.n_kv_heads,
         head_dim=config.head_dim,
-        dtype=dtype,
     )
 
 

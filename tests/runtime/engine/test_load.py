@@ -11,6 +11,7 @@ import torch
 
 from agentkit_runtime import load
 from agentkit_runtime.errors import RuntimeFault
+from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.load import EngineOptions, build_core, default_slots, load_engine
 from agentkit_runtime.model.decoder import Decoder
 
@@ -58,7 +59,7 @@ def test_the_default_pool_respects_the_limit_of_a_container(
     if limit is not None:
         file.write_text(limit + "\n")
     monkeypatch.setattr(load, "_CGROUP_LIMIT", file)
-    slots = default_slots(decoder.config, torch.float32)
+    slots = default_slots(decoder.config, KvFormat.FLOAT32)
     # 2 layers x 2 KV heads x 8 x 2 x 4 bytes = 256 a token.
     assert slots == (976 if smaller else 65_536)
 
