@@ -35,6 +35,16 @@ class Lease:
         """Leading tokens whose KV the tree has."""
         return count(self.tokens)
 
+    @property
+    def exclusive(self) -> int:
+        """Committed tokens that nobody else has locked: evictable as soon as this is released."""
+        n_tokens = 0
+        node: Node | None = self.node
+        while node is not None and node.locks == 1:
+            n_tokens += node.extent.length
+            node = node.parent
+        return n_tokens
+
     def extents_for(self, start: int, length: int) -> list[Extent]:
         """The slots of positions `[start, start + length)`.
 
