@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -92,6 +93,10 @@ class Grammar(Protocol):
     def forced(self) -> list[int]:
         """Token ids that must come next, whatever the model says; not yet accepted. Often empty."""
 
+    def acceptable(self, token_ids: Sequence[int]) -> int:
+        """How many leading ones of these tokens it would accept one after the other. Changes
+        nothing; may say too many, for what is guessed is checked again."""
+
     @property
     def done(self) -> bool:
         """True when nothing but the end may follow."""
@@ -162,7 +167,8 @@ class RequestStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprob:
-    """One generated token's natural log-probability, before temperature, top-k and top-p."""
+    """One generated token's natural log-probability, as the model gave it: before grammar,
+    temperature, top-k and top-p."""
 
     token_id: int
     logprob: float

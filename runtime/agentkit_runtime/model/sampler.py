@@ -2,49 +2,91 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from agentkit_runtime.types import SamplingParams
+
+_COLDEST = 1e-20
+"""A lower temperature changes no choice, and what is divided by it would overflow."""
+
+_FLOORS = (2.0**-4, 2.0**-8, 2.0**-16, 0.0)
+"""Weights above which `top_p` is looked for, in turn."""
+
+Weights = NDArray[np.float32]
+"""[vocab] probabilities up to a common factor; the largest is 1."""
 
 
 class Sampler:
     """Chooses tokens for one generation; holds its random state, so a seed makes it repeatable.
 
     The choice depends only on this sequence's logits and seed, never on what else is in the batch.
+    One random number is drawn for each token that is chosen at a temperature above 0.
     """
 
     def __init__(self, params: SamplingParams) -> None:
         self._params = params
-        self._generator: torch.Generator | None = None
-        if params.temperature > 0:
-            self._generator = torch.Generator()
-            if params.seed is None:
-                self._generator.seed()
-            else:
-                self._generator.manual_seed(params.seed % 2**63)
+        self._random = random.Random(None if params.seed is None else params.seed % 2**64)
+
+    @property
+    def greedy(self) -> bool:
+        """True when the most likely token is taken, always."""
+        return self._params.temperature == 0
 
     def choose(self, logits: Tensor) -> int:
-        """Return the next token id for `logits` [vocab], float32.
+        """Return the next token id for `logits` [vocab], float32, on the CPU.
 
         Raises:
             ValueError: no token has a finite logit.
         """
-        if not bool(torch.isfinite(logits.max())):
+        scores: Weights = logits.numpy()
+        best = int(scores.argmax())  # the first NaN, where there is one
+        if not np.isfinite(scores[best]):
             raise ValueError("the model returned no finite logit for this request")
-        if self._generator is None:
-            return int(logits.argmax())
-        return self._draw(logits.to("cpu"), self._generator)
+        return best if self.greedy else self._draw(scores, best)
 
-    def _draw(self, logits: Tensor, generator: torch.Generator) -> int:
+    def _draw(self, scores: Weights, best: int) -> int:
+        """Draw by the inverse of the cumulative distribution, in the order of token ids.
+
+        This order does not depend on the logits: a rounding error cannot exchange two tokens.
+        """
         params = self._params
-        k = min(params.top_k or logits.numel(), logits.numel())
-        values, ids = torch.topk(logits, k)
-        # Relative to the largest first: a tiny temperature must not overflow.
-        probabilities = torch.softmax((values - values[0]) / params.temperature, dim=-1)
+        weights = np.exp((scores - scores[best]) / max(params.temperature, _COLDEST))
+        if 0 < params.top_k < len(weights):
+            _keep_largest(weights, params.top_k, _kth_largest(weights, params.top_k))
         if params.top_p < 1.0:
-            # Keep a token when the ones before it have not reached p yet; the first always stays.
-            before = probabilities.cumsum(0) - probabilities
-            probabilities = probabilities.masked_fill(before >= params.top_p, 0.0)
-        drawn = torch.multinomial(probabilities, 1, generator=generator)
-        return int(ids[drawn])
+            _keep_largest(weights, *_nucleus(weights, params.top_p))
+        reached = weights.cumsum(dtype=np.float64)
+        # The first token whose share of the sum ends behind the drawn point; none has no weight.
+        at = int(reached.searchsorted(self._random.random() * reached[-1], side="right"))
+        return at if at < len(reached) else best
+
+
+def _kth_largest(weights: Weights, k: int) -> float:
+    return float(torch.topk(torch.from_numpy(weights), k)[0][-1])
+
+
+def _nucleus(weights: Weights, top_p: float) -> tuple[int, float]:
+    """How many of the largest weights have a share of `top_p`, and the least of them."""
+    wanted = top_p * float(weights.sum(dtype=np.float64))
+    for floor in _FLOORS:  # the largest is 1; few need to be sorted
+        likely = weights[weights > floor]
+        if likely.sum(dtype=np.float64) >= wanted:
+            break
+    likely = np.sort(likely)[::-1]
+    n = int(likely.cumsum(dtype=np.float64).searchsorted(wanted)) + 1
+    n = min(n, len(likely))  # rounding may leave the sum of all below what is wanted
+    return n, float(likely[n - 1])
+
+
+def _keep_largest(weights: Weights, n: int, least: float) -> None:
+    """Set all but the `n` largest weights to 0, of which `least` is the smallest; of equal ones
+    the first stay."""
+    equal = np.flatnonzero(weights == least)
+    n_larger = int((weights > least).sum())
+    weights[weights < least] = 0.0
+    weights[equal[n - n_larger :]] = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,6 +49,10 @@ class AlwaysConstrained:
     def forced(self) -> list[int]:
         """Tokens that must come next, whatever the model says."""
         return [] if self.done else list(self._matcher.compute_ff_tokens())
+
+    def acceptable(self, token_ids: Sequence[int]) -> int:
+        """How many of these tokens fit, one after the other. Changes nothing."""
+        return 0 if self.done else int(self._matcher.validate_tokens(list(token_ids)))
 
     @property
     def done(self) -> bool:
@@ -109,6 +113,12 @@ class ConstrainedAfterTrigger:
     def forced(self) -> list[int]:
         """Tokens that must come next; none while the text is free."""
         return [] if self._constrained is None else self._constrained.forced()
+
+    def acceptable(self, token_ids: Sequence[int]) -> int:
+        """How many of these tokens fit; all of them while the text is free."""
+        return (
+            len(token_ids) if self._constrained is None else self._constrained.acceptable(token_ids)
+        )
 
     @property
     def done(self) -> bool:

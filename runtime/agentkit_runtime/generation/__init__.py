@@ -1,0 +1,8 @@
+"""What happens between a step's logits and the caller: choosing, checking and handing out tokens.
+
+rows.py      a step's logits, with what all rows need computed in one call
+logprobs.py  log-probabilities of the chosen tokens
+drafting.py  guesses of the next tokens from the request's own text
+run.py       one request's state beside the scheduler's; accepts tokens
+samples.py   n requests from one
+"""
