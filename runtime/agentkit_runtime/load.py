@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -159,10 +161,13 @@ def build_core(
     dtype: torch.dtype = torch.float32,
     kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
+    clock: Callable[[], float] = time.monotonic,
+    check_every_step: bool = False,
 ) -> EngineCore:
     """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together.
 
-    `kv_format` None stores keys and values as they are computed.
+    `kv_format` None stores keys and values as they are computed. `clock` and `check_every_step`:
+    see `EngineCore`.
     """
     config = decoder.config
     kv_format = kv_format or float_format(dtype)
@@ -183,7 +188,14 @@ def build_core(
             "take fewer slots (max_slots, or --slots)"
         ) from error
     cache = KvCache(SlotAllocator(n_slots), RadixTree())
-    return EngineCore(decoder=decoder, storage=storage, cache=cache, options=options)
+    return EngineCore(
+        decoder=decoder,
+        storage=storage,
+        cache=cache,
+        options=options,
+        clock=clock,
+        check_every_step=check_every_step,
+    )
 
 
 def default_slots(config: ModelConfig, kv_format: KvFormat) -> int:
