@@ -1,47 +1,36 @@
 """Continuous batching with chunked prefill over one token budget.
 
 Every sequence just catches up from `computed` to its known length; there are no phases. A step
-takes one token of each decoding lane first, then chunks of running prefills, then admits waiting
-sequences in arrival order. A sequence is admitted only when the slots for its whole prompt are
-there, so a prefill never stalls half way; a decoding lane that finds no slot preempts the
-youngest sequence, whose computed tokens stay in the tree and are matched again when it resumes.
+takes one token of each decoding lane first, then chunks of prompts, begun or waiting, in the order
+of `turns.py`, and guesses with what is left. A sequence is admitted only when the slots for its
+whole prompt are there, so a prefill never stalls half way. A decoding lane that finds no slot lets
+the cheapest sequence leave, whose computed tokens stay in the tree and are matched again when it
+resumes.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from agentkit_runtime.errors import OutOfSlots
 from agentkit_runtime.kv.cache import KvCache
-from agentkit_runtime.sched.policy import SHARED_MIN_TOKENS, must_wait
+from agentkit_runtime.sched.followers import Leaders
+from agentkit_runtime.sched.lanes import Lanes
+from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended, Sequence
-from agentkit_runtime.types import FinishReason
+from agentkit_runtime.sched.shares import TenantShares
+from agentkit_runtime.sched.stats import SchedulerStats
+from agentkit_runtime.sched.step import Step
+from agentkit_runtime.sched.turns import Turns, rank
+from agentkit_runtime.sched.waiting import WaitingQueue
+from agentkit_runtime.types import FinishReason, Priority
 
-HEADROOM_TOKENS = 16
-"""Slots kept for each running lane when another is admitted, so that admission does not preempt."""
+__all__ = ["Scheduler", "SchedulerOptions"]
 
+LOOKS_PER_STEP = 16
+"""Waiting sequences whose cached tokens are counted anew in each step, for their order."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerOptions:
-    """Bounds of a step."""
-
-    step_tokens: int = 512
-    """Most new tokens in one step."""
-    max_lanes: int = 32
-    """Most sequences in one step."""
-    shared_min_tokens: int = SHARED_MIN_TOKENS
-    """Wait for a neighbour's prefill when at least this many leading tokens are the same."""
-    max_scan: int = 256
-    """Waiting sequences looked at in one step."""
-    reserve_tokens: int = 128
-    """Slots taken ahead for generated tokens where they lie next to the prompt's."""
-
-    def __post_init__(self) -> None:
-        for name in ("step_tokens", "max_lanes", "max_scan", "shared_min_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+NO_ROOM_TRIES = 4
+"""Waiting sequences that may find no room in one step before nobody else is tried."""
 
 
 class Scheduler:
@@ -50,17 +39,33 @@ class Scheduler:
     def __init__(
         self, cache: KvCache, options: SchedulerOptions, clock: Callable[[], float]
     ) -> None:
-        self._cache = cache
         self._options = options
         self._clock = clock
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
+        self._cache = cache
+        self._lanes = Lanes(cache, options)
+        self._shares = TenantShares(options.tenant_weights)
+        self.waiting = WaitingQueue()
+        self._turns = Turns(self.waiting, self._shares, options)
+        self._n_steps = 0
+        self._n_overtakes = 0
+        self._n_late = 0
         self.n_preemptions = 0
-        self._preempted = False
+        # Of the step that is planned:
+        self._no_room: list[Sequence] = []
+        self._above: Priority | None = None
+        """Only higher classes may start, because one of this class had to leave."""
+
+    @property
+    def running(self) -> list[Sequence]:
+        """The sequences that hold slots."""
+        return self._lanes.running
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
-        self.waiting.append(sequence)
+        self._shares.enter(sequence.tenant)
+        self._lanes.look(sequence)
+        sequence.rank = rank(sequence, self._options)
+        self.waiting.add(sequence)
 
     def plan(self) -> tuple[list[Chunk], list[Ended]]:
         """Choose this step's chunks; slots for all of them are held.
@@ -68,22 +73,24 @@ class Scheduler:
         Returns:
             The chunks (empty when nothing can run), and sequences that ended instead.
         """
-        ended = self._drop_aborted()
-        self._preempted = False
-        budget = self._options.step_tokens
-        chunks: list[Chunk] = []
-        # Decoding lanes have one token to go and come first.
-        for sequence in sorted(self.running, key=lambda s: s.prefilling):
-            if budget < 1 or sequence not in self.running:
-                continue
-            if self._grow_or_preempt(sequence, chunks, ended):
-                budget -= self._take(sequence, budget, chunks)
-        if not self._preempted:  # a sequence that just left would come straight back
-            self._admit(budget, chunks, ended)
-        return chunks, ended
+        now_s = self._clock()
+        self._n_steps += 1
+        self._no_room = []
+        self._above = None
+        step = Step(self._options.step_tokens)
+        self._end_unwanted(step, now_s)
+        leaders = Leaders(self._options.shared_min_tokens, self._prefills())
+        self._make_way(leaders)
+        self._run_decodes(step)
+        self._run_prompts(step, leaders, now_s)
+        self._run_guesses(step)
+        chunks = step.chunks()
+        for chunk in chunks:
+            chunk.sequence.last_step = self._n_steps
+        return chunks, step.ended
 
     def commit(self, chunk: Chunk) -> None:
-        """Record that a chunk's KV is computed; a prefill's tokens become visible to others at
+        """Record that a chunk's KV is computed; a prompt's tokens become visible to others at
         once."""
         sequence = chunk.sequence
         sequence.computed = chunk.start + chunk.n
@@ -107,141 +114,175 @@ class Scheduler:
 
     def finish(self, sequence: Sequence) -> None:
         """Take a sequence out and keep what it computed for others."""
-        lease = sequence.lease
-        if lease is not None and sequence.computed > lease.committed:
-            self._cache.commit(lease, sequence.key(sequence.computed))
-        self.drop(sequence)
+        if sequence.lease is None:
+            self.drop(sequence)
+        else:
+            self._lanes.leave(sequence)
+            self._shares.leave(sequence.tenant)
 
     def drop(self, sequence: Sequence) -> None:
-        """Take a sequence out and give back what it holds; nothing more is committed."""
-        if sequence in self.running:
-            self.running.remove(sequence)
+        """Take a sequence out and give back what it holds; nothing more is committed.
+
+        Does nothing when it is not here.
+        """
+        if sequence.lease is not None:
+            self._lanes.discard(sequence)
         elif sequence in self.waiting:
             self.waiting.remove(sequence)
-        if sequence.lease is not None:
-            self._cache.release(sequence.lease)
-            sequence.lease = None
+        else:
+            return
+        self._shares.leave(sequence.tenant)
 
-    def _drop_aborted(self) -> list[Ended]:
-        gone = [s for s in (*self.running, *self.waiting) if s.aborted]
-        for sequence in gone:
-            self.drop(sequence)
-        return [Ended(s, FinishReason.ABORT) for s in gone]
-
-    def _take(self, sequence: Sequence, budget: int, chunks: list[Chunk]) -> int:
-        n = min(budget, sequence.length - sequence.computed)
-        draft: tuple[int, ...] = ()
-        if sequence.computed + n == sequence.length:
-            draft = sequence.draft[: min(budget - n, self._room_for_draft(sequence))]
-        sequence.draft = ()
-        if draft:
-            assert sequence.lease is not None, "a running sequence holds a lease"
-            self._cache.grow(sequence.lease, sequence.length + len(draft))
-        chunks.append(Chunk(sequence, sequence.computed, n, draft))
-        return n + len(draft)
-
-    def _room_for_draft(self, sequence: Sequence) -> int:
-        """How many guesses could be accepted and have a slot without evicting anything for them."""
-        lease = sequence.lease
-        assert lease is not None, "a running sequence holds a lease"
-        spare = lease.capacity - sequence.length + self._cache.free_slots
-        return max(0, min(spare, sequence.limit - sequence.length - 1))
-
-    def _grow_or_preempt(self, sequence: Sequence, chunks: list[Chunk], ended: list[Ended]) -> bool:
-        """Hold slots for all known tokens of a running sequence; False when it had to leave."""
-        lease = sequence.lease
-        assert lease is not None, "a running sequence holds a lease"
-        while True:
-            try:
-                self._cache.grow(lease, sequence.length, reserve=self._options.reserve_tokens)
-            except OutOfSlots:
-                if self._give_back_reserves():
-                    continue
-                planned = {id(chunk.sequence) for chunk in chunks}
-                victims = [s for s in self.running if id(s) not in planned]
-                victim = max(victims, key=lambda s: s.arrival)
-                if victim is not sequence:
-                    self._preempt(victim)
-                elif len(self.running) > 1:
-                    self._preempt(sequence)
-                    return False
-                else:
-                    self.finish(sequence)
-                    ended.append(Ended(sequence, FinishReason.LENGTH))
-                    return False
-            else:
-                return True
-
-    def _give_back_reserves(self) -> bool:
-        """Free slots that running sequences took ahead; True when there were any."""
-        before = self._cache.available
-        for sequence in self.running:
-            if sequence.lease is not None:
-                self._cache.shrink(sequence.lease, sequence.length)
-        return self._cache.available > before
-
-    def _preempt(self, sequence: Sequence) -> None:
-        """Free a running sequence's slots; it resumes later with what is still in the tree."""
-        lease = sequence.lease
-        assert lease is not None, "a running sequence holds a lease"
-        if sequence.computed > lease.committed:
-            self._cache.commit(lease, sequence.key(sequence.computed))
-        self.drop(sequence)
-        sequence.computed = 0
-        self.waiting.appendleft(sequence)
-        self.n_preemptions += 1
-        self._preempted = True
-
-    def _admit(self, budget: int, chunks: list[Chunk], ended: list[Ended]) -> None:
-        """Start waiting sequences in arrival order while tokens, lanes and slots last."""
-        for sequence in list(self.waiting)[: self._options.max_scan]:
-            if budget < 1 or len(self.running) >= self._options.max_lanes:
-                return
-            if must_wait(
-                sequence,
-                self.running,
-                self._cached,
-                min_tokens=self._options.shared_min_tokens,
-            ):
-                continue
-            if not self._start(sequence):
-                if not self.running:  # not even alone: waiting longer would be waiting for ever
-                    self.drop(sequence)
-                    ended.append(
-                        Ended(sequence, FinishReason.ERROR, "no KV slots for this request")
-                    )
-                return  # later ones must not overtake: they would starve a long prompt for ever
-            if sequence.computed == sequence.length:  # it only fills the cache, and all is there
-                self.finish(sequence)
-                ended.append(Ended(sequence, FinishReason.LENGTH))
-                continue
-            budget -= self._take(sequence, budget, chunks)
-
-    def _cached(self, sequence: Sequence) -> int:
-        return self._cache.peek(sequence.request.namespace, sequence.key(sequence.length - 1))
-
-    def _start(self, sequence: Sequence) -> bool:
-        """Match, lock and hold slots for all known tokens; False when there is no room now."""
-        # The last token always runs: its logits are what the next token is sampled from.
-        lease = self._cache.acquire(
-            sequence.request.namespace,
-            sequence.key(sequence.length),
-            max_match=sequence.length if sequence.fills_only else sequence.length - 1,
+    def stats(self) -> SchedulerStats:
+        """Return a snapshot."""
+        oldest = self.waiting.oldest()
+        return SchedulerStats(
+            waiting={priority: self.waiting.counts[priority] for priority in Priority},
+            running=len(self.running),
+            prefilling=len(self._prefills()),
+            following=sum(s.leader is not None for s in self.waiting),
+            loading=0,
+            oldest_wait_s=0.0 if oldest is None else self._clock() - oldest.submitted_s,
+            preemptions=self.n_preemptions,
+            overtakes=self._n_overtakes,
+            late=self._n_late,
         )
-        wanted = sequence.length - lease.cached + HEADROOM_TOKENS * len(self.running)
-        if wanted > self._cache.available and self.running:
-            self._cache.release(lease)
+
+    # -- one step ------------------------------------------------------------------------------
+
+    def _prefills(self) -> list[Sequence]:
+        return [s for s in self.running if s.prefilling]
+
+    def _end_unwanted(self, step: Step, now_s: float) -> None:
+        """End what was aborted, and what is late."""
+        members = (*self.running, *self.waiting)
+        for sequence in [s for s in members if s.aborted or s.due_s <= now_s]:
+            if sequence.aborted:
+                self.drop(sequence)
+                step.end(sequence, FinishReason.ABORT)
+                continue
+            self.finish(sequence)
+            self._n_late += 1
+            did = "waited" if sequence.started_s is None else "ran"
+            error = f"the deadline of {sequence.request.deadline_s} s passed while it {did}"
+            step.end(sequence, FinishReason.DEADLINE, error)
+
+    def _make_way(self, leaders: Leaders) -> None:
+        """Let lower classes leave when the next of the highest class could not start otherwise."""
+        highest = self.waiting.highest()
+        if (
+            highest is None
+            or not self._options.preempt_for_priority
+            or all(s.priority >= highest for s in self.running)
+        ):
+            return
+        first = self._turns.first_waiting()
+        if first is None or leaders.find(first, self._lanes.look) is not None:
+            return
+        for sequence in self._lanes.make_way(first):
+            self._requeue(sequence)
+
+    def _run_decodes(self, step: Step) -> None:
+        """One token of each lane that generates; more where a grammar has forced some."""
+        lanes = [s for s in self.running if not s.prefilling]
+        lanes.sort(key=lambda s: (-s.priority, s.last_step, s.arrival))
+        for sequence in lanes:
+            if step.budget < 1:
+                return
+            if sequence.lease is not None and self._hold(sequence, step):
+                self._shares.charge(sequence.tenant, step.take(sequence))
+
+    def _hold(self, sequence: Sequence, step: Step) -> bool:
+        """Hold slots for all known tokens of a running sequence; False when it had to leave."""
+        gone = self._lanes.hold(sequence, step)
+        if gone and gone[-1] is sequence and not self.running:  # it had the pool for itself
+            self._shares.leave(sequence.tenant)
+            step.end(gone.pop(), FinishReason.LENGTH)
+        for other in gone:
+            self._requeue(other)
+            self._above = max(Priority)  # slots are too short for anybody to start
+        return sequence.lease is not None
+
+    def _requeue(self, sequence: Sequence) -> None:
+        """A sequence that had to leave waits in front of its line, not in this step any more."""
+        self._above = max(self._above or sequence.priority, sequence.priority)
+        sequence.matched = sequence.computed
+        sequence.computed = 0
+        sequence.draft = ()
+        sequence.preemptions += 1
+        sequence.rank = rank(sequence, self._options)
+        self.waiting.add(sequence)
+        self.n_preemptions += 1
+
+    def _run_prompts(self, step: Step, leaders: Leaders, now_s: float) -> None:
+        """Go on with prompts that have begun, and start others, in the order of turns."""
+        if self._options.mixed_prefill_tokens is not None and len(step):
+            step.limit_prompts(self._options.mixed_prefill_tokens)
+        closed = self._lanes.full or self._above is max(Priority)
+        if step.prompt_budget < 1 or (closed and len(step) == len(self.running)):
+            return
+        if not closed:
+            for sequence in self.waiting.next_in_turn(LOOKS_PER_STEP):
+                self._lanes.look(sequence)
+                self.waiting.rerank(sequence, rank(sequence, self._options))
+        for sequence in self._turns.order(self._prefills(), now_s, closed=closed):
+            self._serve(sequence, step, leaders)
+            if step.prompt_budget < 1:
+                return
+
+    def _serve(self, sequence: Sequence, step: Step, leaders: Leaders) -> None:
+        """Give a sequence its turn, if there is something that it can do."""
+        worker, until = sequence, None
+        if sequence.lease is None:
+            leader = leaders.find(sequence, self._lanes.look)
+            if leader is not None:  # it is served by what its leader does for both
+                worker, until = leader, sequence.fork
+            elif not self._start(sequence, step, leaders):
+                return
+        n_tokens = step.take(worker, until)
+        if n_tokens:
+            self._shares.charge(worker.tenant, n_tokens)
+            self._turns.served(sequence)
+
+    def _start(self, sequence: Sequence, step: Step, leaders: Leaders) -> bool:
+        """Admit a waiting sequence; False when it has nothing to run now."""
+        if self._lanes.full:
+            self._turns.close()
             return False
-        try:
-            self._cache.grow(lease, sequence.length, reserve=self._options.reserve_tokens)
-        except OutOfSlots:
-            self._cache.release(lease)
+        if self._above is not None and sequence.priority <= self._above:
+            return False
+        if not self._lanes.admit(sequence):
+            self._found_no_room(sequence, step)
             return False
         self.waiting.remove(sequence)
-        self.running.append(sequence)
-        sequence.lease = lease
-        sequence.computed = lease.cached
+        for other in self._no_room:
+            other.overtaken += 1
+            self._n_overtakes += 1
         if sequence.cached_tokens is None:
-            sequence.cached_tokens = min(lease.cached, sequence.n_prompt)
+            sequence.cached_tokens = min(sequence.computed, sequence.n_prompt)
             sequence.started_s = self._clock()
+        if sequence.computed == sequence.length:  # it only fills the cache, and all is there
+            self.finish(sequence)
+            step.end(sequence, FinishReason.LENGTH)
+            return False
+        leaders.add(sequence)
         return True
+
+    def _found_no_room(self, sequence: Sequence, step: Step) -> None:
+        if not self.running:  # not even alone: waiting longer would be waiting for ever
+            self.drop(sequence)
+            step.end(sequence, FinishReason.ERROR, "no KV slots for this request")
+            return
+        if sequence not in self._no_room:
+            self._no_room.append(sequence)
+        if sequence.overtaken >= self._options.max_overtakes or len(self._no_room) >= NO_ROOM_TRIES:
+            self._turns.close()
+
+    def _run_guesses(self, step: Step) -> None:
+        """Spend what is left on guesses: the first to go when tokens or slots are short."""
+        for sequence in step.reaching_end():
+            draft, sequence.draft = sequence.draft, ()
+            n = self._lanes.hold_draft(sequence, min(len(draft), step.budget)) if draft else 0
+            if n:
+                step.guess(sequence, draft[:n])
+                self._shares.charge(sequence.tenant, n)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from agentkit_runtime.kv.cache import Lease
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
-from agentkit_runtime.types import FinishReason, GenerateRequest, RequestStats
+from agentkit_runtime.types import FinishReason, GenerateRequest, Priority, RequestStats
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +45,24 @@ class Sequence:
     started_s: float | None = None
     first_token_s: float | None = None
     aborted: bool = False
+    due_s: float = math.inf
+    """When its deadline passes."""
+    preemptions: int = 0
+    """How often it had to leave its lane."""
+    last_step: int = 0
+    """Number of the last step that it had a part in."""
+    # While it waits:
+    rank: float = 0.0
+    """Its place among those of its tenant and class: seconds; the smallest goes first."""
+    returning: bool = False
+    """Its session was expected back."""
+    matched: int = 0
+    """Cached tokens when last looked: good for ordering, never for reading."""
+    overtaken: int = 0
+    """Others that were admitted since it found no room."""
+    leader: Sequence | None = None
+    """Whose work it waits for: up to token `fork`, where the two part."""
+    fork: int = 0
 
     @classmethod
     def start(
@@ -61,7 +80,18 @@ class Sequence:
             tokens=bytearray(pack(request.prompt)),
             n_prompt=n_prompt,
             limit=limit,
+            due_s=math.inf if request.deadline_s is None else now_s + request.deadline_s,
         )
+
+    @property
+    def priority(self) -> Priority:
+        """Its class."""
+        return self.request.priority
+
+    @property
+    def tenant(self) -> str:
+        """Whose share it uses."""
+        return self.request.scope.tenant
 
     @property
     def fills_only(self) -> bool:
@@ -80,8 +110,8 @@ class Sequence:
 
     @property
     def prefilling(self) -> bool:
-        """True while more than one known token has no KV: a prompt, or a resumed sequence."""
-        return self.length - self.computed > 1
+        """True while a token of the prompt has no KV, also when it resumes."""
+        return self.computed < self.n_prompt
 
     def key(self, n_tokens: int) -> bytes:
         """Return the first `n_tokens` tokens as a tree key."""

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import Delta, FinishReason, SamplingParams
 
 Make = Callable[..., Any]
@@ -349,7 +350,7 @@ def test_a_request_that_can_never_run_is_rejected_at_once(
 
 
 def test_a_long_prompt_is_not_overtaken_for_ever(make: Make) -> None:
-    """Arrival order: short requests that keep coming must not starve one that needs much room."""
+    """Short requests that keep coming must not starve one that needs much room."""
     harness = make(n_slots=120, max_lanes=4, reserve_tokens=0)
     for i in range(3):
         harness.add(prompt_of(i, 20), 10)
@@ -360,7 +361,7 @@ def test_a_long_prompt_is_not_overtaken_for_ever(make: Make) -> None:
     assert big.events
     assert big.finished.reason is FinishReason.LENGTH
     order = [run.finished.stats.queue_s for run in (big, *later)]
-    assert order[0] <= min(order[1:])
+    assert sum(queued < order[0] for queued in order[1:]) <= SchedulerOptions().max_overtakes
 
 
 def test_a_long_random_day_leaks_no_slot_and_equals_the_uncached_oracle(make: Make) -> None:

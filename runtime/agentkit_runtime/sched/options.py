@@ -1,0 +1,92 @@
+"""Bounds of a step, and how waiting requests are ordered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SHARED_MIN_TOKENS = 16
+"""A neighbour that computes fewer tokens for both (a template's header) is not worth a wait."""
+
+HEADROOM_TOKENS = 16
+"""Slots kept for each running lane when another is admitted, so that admission does not preempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """How a scheduler plans. Raises ValueError for values that cannot work."""
+
+    step_tokens: int = 512
+    """Most tokens in one step: known ones and guesses."""
+    mixed_prefill_tokens: int | None = None
+    """Most prompt tokens in a step in which lanes decode: what they wait for between two tokens.
+    None leaves them all that the step has."""
+    max_lanes: int = 32
+    """Most sequences in one step."""
+    reserve_tokens: int = 128
+    """Slots taken ahead for generated tokens where they lie next to the prompt's."""
+    shared_min_tokens: int = SHARED_MIN_TOKENS
+    """Wait for a neighbour's prefill when it computes at least this many tokens for both."""
+    max_scan: int = 256
+    """Waiting sequences looked at in one step."""
+    cached_token_s: float = 0.001
+    """A cached token counts like so many seconds of waiting: among requests of one tenant and
+    class, one with 2,000 cached tokens goes before those that came up to two seconds earlier. 0 is
+    arrival order."""
+    deadline_lead_s: float | None = None
+    """A request with a deadline is ordered at the latest as if it had come this many seconds before
+    it: earliest deadline first among those that are near theirs. None orders by arrival alone."""
+    returning_s: float = 1.0
+    """A session that comes back when a hint expected it is ordered as if it had come so many
+    seconds earlier: what was kept for it is in memory now."""
+    patience_s: float = 5.0
+    """A request is old when it waits, or its prompt is not computed, so long after it came."""
+    turns_per_old: int = 8
+    """The oldest of old requests goes first after at most so many turns of others, whatever their
+    class and tenant. So nothing waits for ever."""
+    max_overtakes: int = 4
+    """A request that found no room is overtaken by so many others; then nobody starts before it."""
+    preempt_for_priority: bool = True
+    """Whether a waiting request may take the lane and the slots of one of a lower class."""
+    max_preemptions: int = 3
+    """A sequence that had to leave this often stays, unless nobody else is left to choose."""
+    max_restores: int = 8
+    """Most requests at a time that wait for their prefix from host memory or disk."""
+    tenant_weights: Mapping[str, float] = field(default_factory=dict)
+    """Shares of computed tokens when several tenants wait, relative to each other; 1 if not given.
+    """
+
+    def __post_init__(self) -> None:
+        for name in (
+            "step_tokens",
+            "max_lanes",
+            "max_scan",
+            "shared_min_tokens",
+            "turns_per_old",
+            "max_restores",
+        ):
+            self._at_least(name, 1)
+        for name in (
+            "reserve_tokens",
+            "cached_token_s",
+            "returning_s",
+            "patience_s",
+            "max_overtakes",
+            "max_preemptions",
+        ):
+            self._at_least(name, 0)
+        if self.mixed_prefill_tokens is not None:
+            self._at_least("mixed_prefill_tokens", 1)
+        if self.deadline_lead_s is not None:
+            self._at_least("deadline_lead_s", 0)
+        for tenant, weight in self.tenant_weights.items():
+            if not 0.0 < weight < math.inf:
+                raise ValueError(
+                    f"the weight of tenant {tenant!r} must be positive and finite, got {weight!r}"
+                )
+
+    def _at_least(self, name: str, least: int) -> None:
+        value = getattr(self, name)
+        if not least <= value < math.inf:
+            raise ValueError(f"{name} must be finite and at least {least}, got {value!r}")
