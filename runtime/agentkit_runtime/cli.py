@@ -17,6 +17,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from agentkit_runtime.errors import RuntimeFault
+from agentkit_runtime.kv.format import KvFormat
 
 _DEFAULT_MODEL = "smollm2"
 _SHUTDOWN_S = 5
@@ -56,13 +57,22 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Compute threads.", show_default="all cores")
     ] = None,
+    kv_dtype: Annotated[
+        str | None,
+        typer.Option(
+            callback=lambda name: _known_format(name),
+            help="Format of stored keys and values: float32, bfloat16, float16, fp8, fp8_e5m2, "
+            "int8 or int4.",
+            show_default="as computed",
+        ),
+    ] = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API."""
     with _failures_as_exit_codes():
         # Bound first: a taken port must not cost a model load.
         with _listening_socket(host, port) as listener:
             _warn_when_open(host)
-            _serve(model, listener, slots, threads)
+            _serve(model, listener, slots, threads, kv_dtype)
 
 
 @app.command()
@@ -75,14 +85,20 @@ def pull(model: Model) -> None:
         typer.echo(f"{files.label} is ready: {', '.join(map(str, files.weights))}")
 
 
-def _serve(model: str, listener: socket.socket, slots: int | None, threads: int | None) -> None:
+def _serve(
+    model: str,
+    listener: socket.socket,
+    slots: int | None,
+    threads: int | None,
+    kv_dtype: str | None,
+) -> None:
     import uvicorn
 
     from agentkit_runtime.api import create_app
     from agentkit_runtime.local import LocalRuntime
 
     _say(f"loading {model} ...")
-    with LocalRuntime.load(model, max_slots=slots, threads=threads) as runtime:
+    with LocalRuntime.load(model, max_slots=slots, threads=threads, kv_dtype=kv_dtype) as runtime:
         ids = dict.fromkeys((runtime.model_label, model))
         web = create_app(runtime.service, model_ids=tuple(ids))
         config = uvicorn.Config(web, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)
@@ -91,6 +107,13 @@ def _serve(model: str, listener: socket.socket, slots: int | None, threads: int 
         with contextlib.suppress(KeyboardInterrupt):
             uvicorn.Server(config).run(sockets=[listener])
     _say("stopped")
+
+
+def _known_format(name: str | None) -> str | None:
+    try:
+        return name and KvFormat.parse(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
 
 
 @contextlib.contextmanager

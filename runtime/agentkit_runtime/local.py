@@ -34,6 +34,7 @@ class LocalRuntime:
         threads: int | None = None,
         device: str | None = None,
         dtype: DType | None = None,
+        kv_dtype: str | None = None,
         namespace_key: bytes | None = None,
     ) -> Self:
         """Find (or fetch), load and start a model. Blocks for seconds; a first fetch for minutes.
@@ -43,7 +44,9 @@ class LocalRuntime:
             max_slots: KV slots in tokens; None takes a share of the machine's memory.
             threads: CPU threads of torch, for the whole process; None leaves torch's choice.
             device: torch device; None takes CUDA when there is one, else the CPU.
-            dtype: compute and KV dtype; None is float32 on the CPU and bfloat16 on CUDA.
+            dtype: compute dtype; None is float32 on the CPU and bfloat16 on CUDA.
+            kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
+                fp8_e5m2, int8 or int4; None stores them as they are computed.
             namespace_key: secret that separates tenants; None draws one.
 
         Raises:
@@ -52,7 +55,9 @@ class LocalRuntime:
         """
         from agentkit_runtime.load import EngineOptions, load_engine
 
-        options = EngineOptions(max_slots=max_slots, threads=threads, device=device, dtype=dtype)
+        options = EngineOptions(
+            max_slots=max_slots, threads=threads, device=device, dtype=dtype, kv_dtype=kv_dtype
+        )
         return cls(load_engine(spec, options), namespace_key=namespace_key)
 
     @property

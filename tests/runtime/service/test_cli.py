@@ -29,7 +29,7 @@ def test_help_names_the_commands_and_the_defaults() -> None:
     code, text = run("serve", "--help")
 
     assert code == 0
-    for expected in ("smollm2", "127.0.0.1", "8321", "--slots", "--threads"):
+    for expected in ("smollm2", "127.0.0.1", "8321", "--slots", "--threads", "--kv-dtype"):
         assert expected in text
 
 
@@ -65,7 +65,14 @@ def test_an_address_that_others_can_reach_is_warned_about(host: str, warns: bool
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--port", "70000"), ("--threads", "0"), ("--slots", "-1"), ("--nonsense",)]
+    "arguments",
+    [
+        ("--port", "70000"),
+        ("--threads", "0"),
+        ("--slots", "-1"),
+        ("--kv-dtype", "int3"),
+        ("--nonsense",),
+    ],
 )
 def test_wrong_usage_ends_with_code_2(arguments: tuple[str, ...]) -> None:
     code, _ = run("serve", *arguments)
