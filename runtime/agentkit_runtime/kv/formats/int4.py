@@ -25,8 +25,9 @@ class Int4Codec:
     def __init__(self, head_dim: int, compute_dtype: torch.dtype) -> None:
         self._group = group_size(head_dim)
         self._n_groups = head_dim // self._group
-        # Scales of all groups, then zeros.
-        self.planes = (Plane(torch.uint8, head_dim // 2), Plane(SCALE_DTYPE, 2 * self._n_groups))
+        # Two planes: cast as slices of one, steps and zeros would take longer than all the rest.
+        scales = Plane(SCALE_DTYPE, self._n_groups)
+        self.planes = (Plane(torch.uint8, head_dim // 2), scales, scales)
         self._compute_dtype = compute_dtype
 
     def encode(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -38,18 +39,16 @@ class Int4Codec:
         step = ((high - zero) / _MAX).maximum(finest).clamp_min_(TINY).to(SCALE_DTYPE)
         codes = (groups - zero[..., None]).div_(step[..., None]).round_().clamp_(0, _MAX)
         first, second = codes.to(torch.uint8).flatten(-2).chunk(2, dim=-1)
-        return second.bitwise_left_shift(4).bitwise_or_(first), torch.cat((step, zero), dim=-1)
+        return second.bitwise_left_shift(4).bitwise_or_(first), step, zero
 
     def decode(self, coded: Sequence[Tensor]) -> Tensor:
         """See `Codec.decode`."""
-        packed, scales = coded
+        packed, step, zero = coded
         half = packed.shape[-1]
         numbers = packed.new_empty((*packed.shape[:-1], 2 * half), dtype=self._compute_dtype)
         numbers[..., :half] = packed.bitwise_and(_MAX)
         numbers[..., half:] = packed.bitwise_right_shift(4)
-        # Strided scales would make torch's loops seven times as long.
-        step = scales[..., : self._n_groups, None].to(self._compute_dtype).contiguous()
-        zero = scales[..., self._n_groups :, None].to(self._compute_dtype).contiguous()
         groups = numbers.view(*numbers.shape[:-1], self._n_groups, self._group)
-        groups.mul_(step).add_(zero)
+        groups.mul_(step.to(self._compute_dtype)[..., None])
+        groups.add_(zero.to(self._compute_dtype)[..., None])
         return numbers
