@@ -157,7 +157,7 @@ class EngineCore:
         if not chunks:
             return None
         try:
-            batch = build_batch(chunks, self._storage.device)
+            batch = build_batch(chunks, self._decoder.attention, self._storage.device)
             rows = LogitRows(self._decoder.forward(batch.forward, self._storage))
         except Exception as error:  # a step that failed must not leave its requests hanging
             return StepFailure.of(error)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
-from agentkit_runtime.attention.plan import AttentionPlan
+from agentkit_runtime.attention.plan import AttentionPlan, Lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,31 @@ class ForwardBatch:
     plan: AttentionPlan
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionStats:
+    """What the planner decided since start. Keys are counted for one layer."""
+
+    plans: int = 0
+    shared_reads: int = 0
+    """Common stretches that were read once for several lanes."""
+    refused: int = 0
+    """Common stretches whose sharing would have cost more than it saves."""
+    parts: int = 0
+    """Kernel calls of one layer."""
+    saved_keys: int = 0
+    """Keys that were not read again because of sharing."""
+
+    def plus(self, plan: AttentionPlan) -> AttentionStats:
+        """Return the counts with one more plan."""
+        return AttentionStats(
+            plans=self.plans + 1,
+            shared_reads=self.shared_reads + plan.shared_reads,
+            refused=self.refused + plan.refused,
+            parts=self.parts + len(plan.reads) + len(plan.gathers) + len(plan.causal),
+            saved_keys=self.saved_keys + plan.saved_keys,
+        )
+
+
 class KvLayer(Protocol):
     """One layer of the KV pool, whatever format it stores."""
 
@@ -46,9 +72,19 @@ class KvLayer(Protocol):
         In the compute dtype. Views of the pool where the format allows it: read only.
         """
 
+    def gather(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values [n, kv_heads, head_dim] of `slots` [n]: new tensors."""
+
 
 class AttentionBackend(Protocol):
     """Computes attention for one layer, reading the pool by extents."""
+
+    @property
+    def stats(self) -> AttentionStats:
+        """What was planned since start."""
+
+    def plan(self, lanes: Sequence[Lane]) -> AttentionPlan:
+        """Plan one step for `lanes`, which must be in `plan.lane_order`."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, kv: KvLayer, batch: ForwardBatch) -> Tensor:
         """Attend.

@@ -1,129 +1,129 @@
-"""Attention with torch alone.
+"""Attention with torch alone: the default backend, on every device.
 
-On CPU the flash kernel behind scaled-dot-product attention returns the log-sum-exp and takes
-strided views, so the pool is read in place: no gather, no padding, no repeated KV heads.
-Elsewhere, and where a sliding window cuts keys off, a plain float32 reference does the same sums.
+A layer runs one kernel for each part of the plan and merges the results by log-sum-exp. The kernels
+are those of the device (`cpu`, `cuda`); what they do not take goes to the float32 reference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from agentkit_runtime.attention.base import ForwardBatch, KvLayer
-from agentkit_runtime.attention.merge import Accumulator
-from agentkit_runtime.attention.plan import CausalPart, ReadPart
-
-_cpu_flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+from agentkit_runtime.attention.base import AttentionStats, ForwardBatch, KvLayer
+from agentkit_runtime.attention.compiled import CompiledPart, CompiledPlan, PlanCompiler
+from agentkit_runtime.attention.cost import DEFAULT_COST, AttentionCost
+from agentkit_runtime.attention.cpu import CpuKernels
+from agentkit_runtime.attention.cuda import CudaKernels
+from agentkit_runtime.attention.kernels import Kernels, ReferenceKernels
+from agentkit_runtime.attention.merge import MergeState
+from agentkit_runtime.attention.plan import (
+    AttentionPlan,
+    CausalPart,
+    GatherPart,
+    Lane,
+    build_plan,
+)
 
 
 class SdpaAttention:
-    """The default `AttentionBackend`."""
+    """The default `AttentionBackend`. For one thread, like the core that owns it.
 
-    def __init__(self, *, sliding_window: int | None = None) -> None:
+    Args:
+        sliding_window: each token sees this many positions up to its own; None is all.
+        cost: decides what lanes share; `calibrate.calibrated` measures it.
+        kernels: None takes those of the device.
+    """
+
+    def __init__(
+        self,
+        *,
+        sliding_window: int | None = None,
+        cost: AttentionCost = DEFAULT_COST,
+        kernels: Kernels | None = None,
+    ) -> None:
         self._window = sliding_window
+        self.cost = cost
+        self._kernels = kernels
+        self.compiled: CompiledPlan | None = None
+        self._stats = AttentionStats()
+
+    @property
+    def stats(self) -> AttentionStats:
+        """See `AttentionBackend.stats`."""
+        return self._stats
+
+    def plan(self, lanes: Sequence[Lane]) -> AttentionPlan:
+        """See `AttentionBackend.plan`."""
+        plan = build_plan(lanes, self.cost, window=self._window)
+        self._stats = self._stats.plus(plan)
+        return plan
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, kv: KvLayer, batch: ForwardBatch) -> Tensor:
         """See `AttentionBackend.attend`."""
-        n_rows, n_heads, head_dim = q.shape
-        result = Accumulator(n_rows, n_heads, head_dim, like=q)
-        for read in batch.plan.reads:
-            self._read(result, q, kv, read, batch.positions)
-        for causal in batch.plan.causal:
-            self._causal(result, q, k, v, causal, batch.positions)
-        return result.out
+        kernels = self._kernels or kernels_for(q.device)
+        group = q.shape[1] // k.shape[1]
+        compiled = self.compiled
+        if compiled is None or compiled.plan is not batch.plan:  # once a step, at its first layer
+            compiled = self.compiled = PlanCompiler(
+                group=group,
+                dtype=q.dtype,
+                device=q.device,
+                window=self._window,
+                packs=kernels.packs,
+            ).compile(batch.plan)
+        folded = fold(q, k.shape[1])
+        state = MergeState(folded.shape[1], empty_rows=compiled.empty_rows)
+        for part in compiled.parts:
+            out, lse = _run(kernels, part, folded, k, v, kv)
+            if part.merges:
+                blind = part.mask is not None and part.mask.blind is not None
+                state.merge(part.folded, out, lse, last=part.last, blind=blind)
+            else:
+                state.set(part.folded, out, lse)
+        return unfold(state.out, group).to(q.dtype)
 
-    def _read(
-        self,
-        result: Accumulator,
-        q: Tensor,
-        kv: KvLayer,
-        part: ReadPart,
-        positions: Tensor,
-    ) -> None:
+
+def kernels_for(device: torch.device) -> Kernels:
+    """Return the fastest kernels of a device."""
+    if device.type == "cpu":
+        return CpuKernels()
+    return CudaKernels() if device.type == "cuda" else ReferenceKernels()
+
+
+def fold(q: Tensor, n_kv: int) -> Tensor:
+    """[T, H, D] -> [KVH, T * G, D]: heads of a group become rows of their KV head."""
+    n_rows, n_heads, head_dim = q.shape
+    rows = q.view(n_rows, n_kv, n_heads // n_kv, head_dim).transpose(0, 1)
+    return rows.reshape(n_kv, -1, head_dim)
+
+
+def unfold(out: Tensor, group: int) -> Tensor:
+    """[T * G, KVH, D] -> [T, H, D]."""
+    n_folded, n_kv, head_dim = out.shape
+    rows = out.view(n_folded // group, group, n_kv, head_dim).transpose(1, 2)
+    return rows.reshape(n_folded // group, -1, head_dim)
+
+
+def _run(
+    kernels: Kernels, step: CompiledPart, folded: Tensor, k: Tensor, v: Tensor, kv: KvLayer
+) -> tuple[Tensor, Tensor]:
+    """Compute one part: out [n * G, KVH, D], lse [n * G, KVH]."""
+    part, q = step.part, folded[:, step.folded]
+    if isinstance(part, CausalPart):
         rows = slice(part.row, part.row + part.n_rows)
-        mask = None
-        if self._window is not None:
-            k_pos = torch.arange(
-                part.first, part.first + part.extent.length, device=positions.device
-            )
-            mask = _window_mask(positions[rows], k_pos, self._window)
-            if bool(mask.all()):
-                mask = None
-        keys, values = kv.read(part.extent.start, part.extent.length)
-        out, lse = _full(q[rows], keys, values, mask)
-        result.add(part.row, out, lse)
-
-    def _causal(
-        self,
-        result: Accumulator,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        part: CausalPart,
-        positions: Tensor,
-    ) -> None:
-        rows = slice(part.row, part.row + part.n_rows)
-        if q.device.type == "cpu" and (self._window is None or part.n_rows <= self._window):
-            out, lse = _causal_flash(q[rows], k[rows], v[rows])
-        else:
-            pos = positions[rows]
-            mask = pos[None, :] <= pos[:, None]
-            if self._window is not None:
-                mask &= _window_mask(pos, pos, self._window)
-            out, lse = _reference(q[rows], k[rows], v[rows], mask)
-        result.add(part.row, out, lse)
-
-
-def _full(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Attend rows `q` [R, H, D] to all keys `k`, `v` [L, KVH, D] that `mask` [R, L] allows."""
-    if mask is not None or q.device.type != "cpu":
-        return _reference(q, k, v, mask)
-    n_rows, n_heads, head_dim = q.shape
-    n_kv = k.shape[1]
-    group = n_heads // n_kv
-    # Without a mask query heads of one group are just more queries of their KV head.
-    folded = q.view(n_rows, n_kv, group, head_dim).transpose(0, 1)
-    folded = folded.reshape(1, n_kv, n_rows * group, head_dim)
-    out, lse = _cpu_flash(folded, k.transpose(0, 1)[None], v.transpose(0, 1)[None])
-    out = out.view(n_kv, n_rows, group, head_dim).transpose(0, 1)
-    lse = lse.view(n_kv, n_rows, group).transpose(0, 1)
-    return out.reshape(n_rows, n_heads, head_dim), lse.reshape(n_rows, n_heads)
-
-
-def _causal_flash(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Causal attention of one chunk: `q` [N, H, D], `k`, `v` [N, KVH, D]."""
-    n_rows, n_heads, head_dim = q.shape
-    n_kv = k.shape[1]
-    group = n_heads // n_kv
-    queries = q.view(n_rows, n_kv, group, head_dim).permute(1, 2, 0, 3)  # [KVH, G, N, D]
-    shape = (n_kv, group, n_rows, head_dim)
-    out, lse = _cpu_flash(
-        queries,
-        k.transpose(0, 1)[:, None].expand(shape),
-        v.transpose(0, 1)[:, None].expand(shape),
-        is_causal=True,
-    )
-    return (
-        out.permute(2, 0, 1, 3).reshape(n_rows, n_heads, head_dim),
-        lse.permute(2, 0, 1).reshape(n_rows, n_heads),
-    )
-
-
-def _reference(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Plain attention in float32; rows that see no key give zeros and lse -inf."""
-    n_rows, n_heads, head_dim = q.shape
-    n_kv = k.shape[1]
-    queries = q.float().view(n_rows, n_kv, n_heads // n_kv, head_dim)
-    scores = torch.einsum("rkgd,lkd->rkgl", queries, k.float()) * head_dim**-0.5
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None, None, :], float("-inf"))
-    lse = torch.logsumexp(scores, dim=-1)
-    weights = torch.exp(scores - lse.masked_fill(lse == float("-inf"), 0.0)[..., None])
-    out = torch.einsum("rkgl,lkd->rkgd", weights, v.float())
-    return out.reshape(n_rows, n_heads, head_dim).to(q.dtype), lse.reshape(n_rows, n_heads)
-
-
-def _window_mask(q_pos: Tensor, k_pos: Tensor, window: int) -> Tensor:
-    """[R, L] bool: key is within the last `window` positions, the query's own included."""
-    return k_pos[None, :] > q_pos[:, None] - window
+        if step.mask is None:
+            return kernels.causal(q, k[rows], v[rows])
+        return kernels.full(q[None], k[None, rows], v[None, rows], step.mask)
+    if isinstance(part, GatherPart):
+        assert step.slots is not None, "what is gathered has slots"
+        keys, values = kv.gather(step.slots)
+        if step.packed is not None:
+            return kernels.packed(q, keys, values, step.packed)
+        n_kv, _, head_dim = q.shape
+        shape = (step.n_lanes, -1, n_kv, head_dim)
+        queries = q.view(n_kv, step.n_lanes, -1, head_dim).transpose(0, 1)
+        return kernels.full(queries, keys.view(shape), values.view(shape), step.mask)
+    keys, values = kv.read(*part.extent)
+    return kernels.full(q[None], keys[None], values[None], step.mask)

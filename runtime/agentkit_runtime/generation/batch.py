@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agentkit_runtime.attention.base import ForwardBatch
-from agentkit_runtime.attention.plan import Lane, build_plan, lane_order
+from agentkit_runtime.attention.base import AttentionBackend, ForwardBatch
+from agentkit_runtime.attention.plan import Lane, lane_order
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, pack
 from agentkit_runtime.sched.sequence import Chunk
 
@@ -25,7 +25,9 @@ class StepBatch:
     forward: ForwardBatch
 
 
-def build_batch(chunks: Sequence[Chunk], device: torch.device) -> StepBatch:
+def build_batch(
+    chunks: Sequence[Chunk], attention: AttentionBackend, device: torch.device
+) -> StepBatch:
     """Build the batch for `chunks`, whose slots are all held by their sequences' leases."""
     lanes = [_lane(chunk) for chunk in chunks]
     order = lane_order(lanes)
@@ -47,7 +49,7 @@ def build_batch(chunks: Sequence[Chunk], device: torch.device) -> StepBatch:
             positions=_ranges([(lane.position, lane.n_new) for lane in lanes]).to(device),
             slots=_ranges([run for lane in lanes for run in lane.own]).to(device),
             logit_rows=torch.tensor(logit_rows, dtype=torch.int64, device=device),
-            plan=build_plan(lanes),
+            plan=attention.plan(lanes),
         ),
     )
 

@@ -25,6 +25,9 @@ class StoredLayer(Protocol):
     def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of neighbouring slots."""
 
+    def gather(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of any slots: new tensors."""
+
 
 class KvStorage:
     """Keys and values of all slots and layers, in one format.
@@ -179,6 +182,10 @@ class FloatLayer:
         """The rows of slots [start, start + length), contiguous and without a copy."""
         return self.keys[start : start + length], self.values[start : start + length]
 
+    def gather(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """Copies of the rows of `slots` [n]."""
+        return self.keys.index_select(0, slots), self.values.index_select(0, slots)
+
 
 class CodedLayer:
     """One layer of a pool that stores something else; `attention.base.KvLayer`."""
@@ -201,4 +208,9 @@ class CodedLayer:
         """The numbers of slots [start, start + length): new tensors, the caller's own."""
         rows = [plane[:, start : start + length] for plane in self._planes]
         k, v = self._codec.decode(rows).unbind()
+        return k, v
+
+    def gather(self, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of `slots` [n]: new tensors, the caller's own."""
+        k, v = self._codec.decode([plane.index_select(1, slots) for plane in self._planes]).unbind()
         return k, v

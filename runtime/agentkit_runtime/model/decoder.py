@@ -29,7 +29,7 @@ class Decoder:
     ) -> None:
         self.config = config
         self._weights = weights
-        self._attention = attention
+        self.attention = attention
         self._rope = RopeTable(config, device=weights.embed.device)
 
     @torch.inference_mode()
@@ -74,7 +74,7 @@ class Decoder:
             rotated = rotate(heads[:, : config.n_heads + config.n_kv_heads], cos, sin)
             q, k = rotated[:, : config.n_heads], rotated[:, config.n_heads :]
         k, v = pool.write(batch.slots, k, v)
-        mixed = self._attention.attend(q, k, v, pool, batch)
+        mixed = self.attention.attend(q, k, v, pool, batch)
         return functional.linear(mixed.reshape(n_rows, -1), layer.out)
 
     def _mlp(self, hidden: Tensor, layer: LayerWeights) -> Tensor:

@@ -2,66 +2,144 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentkit_runtime.attention.base import ForwardBatch
-from agentkit_runtime.attention.plan import Lane, build_plan, lane_order
+from agentkit_runtime.attention.cost import AttentionCost
+from agentkit_runtime.attention.kernels import Kernels, ReferenceKernels
+from agentkit_runtime.attention.plan import Lane
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.kv.extent import Extent
-from agentkit_runtime.kv.pool import FloatLayer
+from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.kv.pool import FloatLayer, KvStorage
+from tests.runtime.attention.lanes import COSTS, GREEDY, batches, in_order, n_slots
+from tests.runtime.attention.oracle import Case, check
 
-HEADS, KV_HEADS, DIM = 6, 2, 16
+LONGEST, MOST_NEW = 60, 24
+CASES = st.builds(
+    Case,
+    lanes=batches(longest=LONGEST, most_new=MOST_NEW),
+    n_slots=st.just(n_slots(LONGEST, MOST_NEW)),
+    group=st.sampled_from([1, 2, 4, 8]),
+    head_dim=st.sampled_from([16, 64, 80, 128]),
+    window=st.one_of(st.none(), st.integers(1, 100)),
+    seed=st.integers(0, 9),
+)
 
 
-def plain(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """[R, H, D] queries over [L, KVH, D] keys, one softmax, float64."""
-    group = HEADS // KV_HEADS
-    k, v = k.repeat_interleave(group, 1).double(), v.repeat_interleave(group, 1).double()
-    scores = torch.einsum("rhd,lhd->hrl", q.double(), k) / DIM**0.5
-    scores = scores.masked_fill(~mask[None], float("-inf"))
-    return torch.einsum("hrl,lhd->rhd", scores.softmax(-1), v)
+@given(CASES, st.sampled_from(COSTS))
+def test_any_batch_equals_plain_attention(case: Case, cost: AttentionCost) -> None:
+    """R35."""
+    check(case, SdpaAttention(sliding_window=case.window, cost=cost))
 
 
-@pytest.mark.parametrize("window", [None, 5, 40])
-@pytest.mark.parametrize("seed", range(4))
-def test_a_mixed_batch_equals_plain_attention(seed: int, window: int | None) -> None:
-    torch.manual_seed(seed)
-    shared = Extent(10, 70)
-    lanes = [
-        Lane(past=(shared, Extent(100, 9)), position=79, n_new=1, own=(Extent(109, 1),)),
-        Lane(past=(shared, Extent(150, 3)), position=73, n_new=6, own=(Extent(153, 6),)),
-        Lane(past=(Extent(10, 40), Extent(200, 1)), position=41, n_new=1, own=(Extent(300, 1),)),
-        Lane(past=(), position=0, n_new=12, own=(Extent(320, 12),)),
-        Lane(past=(), position=0, n_new=1, own=(Extent(340, 1),)),
-    ]
-    lanes = [lanes[i] for i in lane_order(lanes)]
-    keys, values = torch.randn(2, 400, KV_HEADS, DIM)
-    n_rows = sum(lane.n_new for lane in lanes)
-    q = torch.randn(n_rows, HEADS, DIM)
-    slots = torch.tensor([s for lane in lanes for e in lane.own for s in range(e.start, e.end)])
-    positions = torch.tensor([lane.position + i for lane in lanes for i in range(lane.n_new)])
-    batch = ForwardBatch(
-        token_ids=torch.zeros(n_rows, dtype=torch.int64),
-        positions=positions,
-        slots=slots,
-        logit_rows=torch.arange(n_rows),
-        plan=build_plan(lanes),
-    )
-    backend = SdpaAttention(sliding_window=window)
-    out = backend.attend(q, keys[slots], values[slots], FloatLayer(keys, values), batch)
+@given(CASES, st.sampled_from(COSTS))
+def test_the_reference_kernels_equal_plain_attention(case: Case, cost: AttentionCost) -> None:
+    backend = SdpaAttention(sliding_window=case.window, cost=cost, kernels=ReferenceKernels())
+    check(case, backend)
 
-    rows = itertools.accumulate((lane.n_new for lane in lanes), initial=0)
-    for lane, row in zip(lanes, rows, strict=False):
-        own = [s for e in lane.past + lane.own for s in range(e.start, e.end)]
-        q_pos = positions[row : row + lane.n_new]
-        k_pos = torch.arange(len(own))
-        mask = k_pos[None] <= q_pos[:, None]
-        if window is not None:
-            mask &= k_pos[None] > q_pos[:, None] - window
-        expected = plain(q[row : row + lane.n_new], keys[own], values[own], mask)
-        torch.testing.assert_close(
-            out[row : row + lane.n_new].double(), expected, atol=1e-5, rtol=1e-5
+
+@pytest.mark.parametrize("kernels", [None, ReferenceKernels()])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_keeps_its_precision(dtype: torch.dtype, kernels: Kernels | None) -> None:
+    """R35. The merge is done in float32: parts cost no more than their own rounding."""
+    for window in (None, 50):
+        case = Case(lanes=TEAM, n_slots=700, group=3, head_dim=64, window=window, seed=1)
+        check(
+            case,
+            SdpaAttention(sliding_window=window, cost=GREEDY, kernels=kernels),
+            dtype=dtype,
+            atol=0.02,
         )
+
+
+TEAM = in_order(
+    [
+        Lane(past=(Extent(0, 300), Extent(310, 9)), position=309, n_new=1, own=(Extent(319, 1),)),
+        Lane(past=(Extent(0, 300), Extent(330, 40)), position=340, n_new=6, own=(Extent(370, 6),)),
+        Lane(past=(Extent(0, 40), Extent(400, 1)), position=41, n_new=1, own=(Extent(450, 1),)),
+        Lane(past=(Extent(0, 300),), position=300, n_new=30, own=(Extent(500, 30),)),
+        Lane(past=(), position=0, n_new=1, own=(Extent(540, 1),)),
+    ]
+)
+"""Agents on one prefix, one that left it early, one with a new chunk, and a stranger."""
+
+
+@pytest.mark.parametrize("kv_format", list(KvFormat))
+def test_a_coded_pool_is_read_as_it_is_written(kv_format: KvFormat) -> None:
+    """R35. Shared and gathered reads give what a lane alone would get, whatever the format."""
+    for cost in COSTS:
+        case = Case(lanes=TEAM, n_slots=700, group=2, head_dim=64, window=None, seed=3)
+        storage = KvStorage(
+            n_layers=1, n_slots=case.n_slots, n_kv_heads=2, head_dim=64, kv_format=kv_format
+        )
+        check(case, SdpaAttention(cost=cost), kv=storage.layer(0))
+
+
+def test_padding_never_reads_a_slot_that_was_not_computed() -> None:
+    """Free slots hold garbage, also NaN."""
+    lanes = in_order(
+        [
+            Lane(past=(Extent(10 + 40 * i, 5 + i),), position=5 + i, n_new=1, own=(Extent(i, 1),))
+            for i in range(4)
+        ]
+    )
+    used = [s for lane in lanes for e in (*lane.past, *lane.own) for s in range(e.start, e.end)]
+    keys, values = torch.full((2, 300, 2, 16), float("nan"))
+    keys[used], values[used] = torch.randn(2, len(used), 2, 16)
+    case = Case(lanes=lanes, n_slots=300, group=2, head_dim=16, window=None, seed=0)
+    check(case, SdpaAttention(), kv=FloatLayer(keys, values), fill=False)
+
+
+def test_a_pool_of_floats_is_not_copied_where_lanes_share() -> None:
+    """The reads of a shared prefix are views of the pool. Who has only its front copies that."""
+    layer = _Watched(*torch.randn(2, 700, 2, 64))
+    case = Case(lanes=TEAM, n_slots=700, group=2, head_dim=64, window=None, seed=0)
+    backend = SdpaAttention()
+    q, k = torch.randn(39, 4, 64), torch.randn(39, 2, 64)
+    backend.attend(q, k, k, layer, case.batch(backend.plan(TEAM)))
+    assert (0, 300) in layer.reads
+    assert layer.gathered
+    assert not set(range(40, 300)) & layer.gathered
+
+
+class _Watched(FloatLayer):
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        super().__init__(keys, values)
+        self.reads: list[tuple[int, int]] = []
+        self.gathered: set[int] = set()
+
+    def read(self, start: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        self.reads.append((start, length))
+        return super().read(start, length)
+
+    def gather(self, slots: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        self.gathered |= set(slots.tolist())
+        return super().gather(slots)
+
+
+def test_the_backend_counts_what_it_decided() -> None:
+    """R35: sharing that never happens is seen in the counts."""
+    backend = SdpaAttention(cost=GREEDY)
+    plan = backend.plan(TEAM)
+    backend.plan(TEAM)
+    assert plan.shared_reads == 2
+    assert backend.stats.plans == 2
+    assert backend.stats.shared_reads == 4
+    assert backend.stats.saved_keys == 2 * (3 * 40 + 2 * 260)
+    assert backend.stats.parts == 2 * (len(plan.reads) + len(plan.gathers) + len(plan.causal))
+
+
+def test_a_plan_is_compiled_once_for_all_layers() -> None:
+    backend = SdpaAttention()
+    case = Case(lanes=TEAM, n_slots=700, group=2, head_dim=64, window=None, seed=0)
+    batch: ForwardBatch = case.batch(backend.plan(TEAM))
+    layer = FloatLayer(*torch.randn(2, 700, 2, 64))
+    q, k = torch.randn(39, 4, 64), torch.randn(39, 2, 64)
+    backend.attend(q, k, k, layer, batch)
+    compiled = backend.compiled
+    backend.attend(q, k, k, layer, batch)
+    assert backend.compiled is compiled

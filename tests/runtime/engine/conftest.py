@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
 
-from agentkit_runtime.attention import sdpa
+from agentkit_runtime.attention.kernels import ReferenceKernels
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.load import build_core
@@ -22,9 +24,9 @@ from agentkit_runtime.types import (
     EngineEvent,
     Finished,
     GenerateRequest,
-    Grammar,
     SamplingParams,
     TextDelta,
+    TokenLogprob,
 )
 
 VOCAB = 97
@@ -57,6 +59,14 @@ class Run:
         return [i for e in self.events if isinstance(e, Delta) for i in e.token_ids]
 
     @property
+    def text(self) -> str:
+        return "".join(e.text for e in self.events if isinstance(e, Delta))
+
+    @property
+    def logprobs(self) -> list[TokenLogprob]:
+        return [p for e in self.events if isinstance(e, Delta) for p in e.logprobs]
+
+    @property
     def finished(self) -> Finished:
         last = self.events[-1]
         assert isinstance(last, Finished)
@@ -64,7 +74,7 @@ class Run:
 
 
 class Harness:
-    """A core with helpers; `check` runs after every step."""
+    """A core with helpers; its integrity is checked after every step."""
 
     def __init__(self, core: EngineCore) -> None:
         self.core = core
@@ -75,30 +85,33 @@ class Harness:
         prompt: Sequence[int],
         n: int = 8,
         *,
-        namespace: bytes = b"ns",
-        grammar: Grammar | None = None,
         sampling: SamplingParams | None = None,
         stop_at: int | None = None,
         eos: frozenset[int] = frozenset(),
+        **fields: Any,
     ) -> Run:
-        run = Run(next(self._ids))
+        """Queue a request; `fields` are those of `GenerateRequest`."""
         request = GenerateRequest(
-            request_id=run.request_id,
-            prompt=tuple(prompt),
-            namespace=namespace,
-            text=IdText(stop_at),
-            sampling=sampling or SamplingParams(max_tokens=n),
-            grammar=grammar,
-            eos_ids=eos,
+            **{
+                "request_id": next(self._ids),
+                "prompt": tuple(prompt),
+                "namespace": b"ns",
+                "text": IdText(stop_at),
+                "sampling": sampling or SamplingParams(max_tokens=n),
+                "eos_ids": eos,
+                **fields,
+            }
         )
+        return self.submit(request)
+
+    def submit(self, request: GenerateRequest) -> Run:
+        run = Run(request.request_id)
         self.core.check(request)
         self.core.add(request, run.events.append)
         return run
 
     def step(self) -> None:
         self.core.step()
-        leases = [s.lease for s in self.core.scheduler.running if s.lease is not None]
-        self.core.cache.check_integrity(leases)
 
     def drain(self, limit: int = 5000) -> None:
         for _ in range(limit):
@@ -107,8 +120,9 @@ class Harness:
             self.step()
         raise AssertionError(f"not idle after {limit} steps")
 
-    def generate(self, prompt: Sequence[int], n: int = 8) -> Run:
-        run = self.add(prompt, n)
+    def generate(self, prompt: Sequence[int], n: int = 8, **options: Any) -> Run:
+        """Run one request to its end; `options` as for `add`."""
+        run = self.add(prompt, n, **options)
         self.drain()
         return run
 
@@ -172,32 +186,39 @@ def decoder() -> Decoder:
 
 
 @pytest.fixture
-def half(monkeypatch: pytest.MonkeyPatch) -> Callable[[torch.dtype, bool], Harness]:
+def half() -> Callable[[torch.dtype, bool], Harness]:
     """Make a harness in a half-precision dtype; `reference`: with other devices' attention."""
 
     def build(dtype: torch.dtype, reference: bool) -> Harness:
-        if reference:
-            monkeypatch.setattr(
-                sdpa, "_causal_flash", lambda q, k, v: sdpa._reference(q, k, v, _causal(len(q)))
-            )
-            monkeypatch.setattr(sdpa, "_full", sdpa._reference)
+        attention = SdpaAttention(kernels=ReferenceKernels() if reference else None)
         weights = random_weights(TINY, dtype=dtype)
         return Harness(
-            build_core(Decoder(TINY, weights, SdpaAttention()), n_slots=200, dtype=dtype)
+            build_core(
+                Decoder(TINY, weights, attention),
+                n_slots=200,
+                dtype=dtype,
+                check_every_step=True,
+            )
         )
 
     return build
-
-
-def _causal(n: int) -> torch.Tensor:
-    return torch.ones(n, n, dtype=torch.bool).tril()
 
 
 @pytest.fixture
 def make(decoder: Decoder) -> Callable[..., Harness]:
     """Make a harness: `make(n_slots=512, step_tokens=..., ...)`."""
 
-    def build(n_slots: int = 512, **options: int) -> Harness:
-        return Harness(build_core(decoder, n_slots=n_slots, options=SchedulerOptions(**options)))
+    def build(
+        n_slots: int = 512, *, clock: Callable[[], float] = time.monotonic, **options: int
+    ) -> Harness:
+        return Harness(
+            build_core(
+                decoder,
+                n_slots=n_slots,
+                options=SchedulerOptions(**options),
+                clock=clock,
+                check_every_step=True,
+            )
+        )
 
     return build
