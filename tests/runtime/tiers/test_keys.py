@@ -1,0 +1,69 @@
+"""The namespace key beside the disk tier."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentkit_runtime.kv.tiers.keys import KEY_BYTES, load_or_create_key
+
+
+def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
+    key = load_or_create_key(tmp_path / "kv")
+    assert len(key) == KEY_BYTES
+    assert load_or_create_key(tmp_path / "kv") == key
+    [path] = (tmp_path / "kv").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_each_folder_has_its_own_key(tmp_path: Path) -> None:
+    assert load_or_create_key(tmp_path / "a") != load_or_create_key(tmp_path / "b")
+
+
+def test_a_key_that_others_could_read_is_closed(tmp_path: Path) -> None:
+    load_or_create_key(tmp_path)
+    path = tmp_path / "namespace.key"
+    path.chmod(0o644)
+    load_or_create_key(tmp_path)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("length", [0, 31, 33])
+def test_a_file_that_is_no_key_is_refused_with_what_to_do(tmp_path: Path, length: int) -> None:
+    (tmp_path / "namespace.key").write_bytes(b"k" * length)
+    with pytest.raises(ValueError, match=f"has {length}: delete it"):
+        load_or_create_key(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        load_or_create_key(tmp_path / "file")
+
+
+def test_all_who_start_at_once_get_the_same_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n = 4
+    barrier = threading.Barrier(n)
+    link = os.link
+
+    def all_at_once(source: Path, target: Path) -> None:
+        barrier.wait(timeout=10)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", all_at_once)
+    keys: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: keys.append(load_or_create_key(tmp_path))) for _ in range(n)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(keys) == n
+    assert len(set(keys)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["namespace.key"]
