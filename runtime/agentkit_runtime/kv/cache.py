@@ -1,201 +1,409 @@
 """KV cache: the only module that touches both the tree and the free list.
 
-    who owns a slot      until
-    free list            `grow` gives it to a lease
-    one lease, private   `commit` gives it to the tree, or `release` gives it back
-    the tree             nobody has it locked and eviction takes it
-
-A sequence's life is acquire, then grow / compute / commit for each chunk, then release.
+`leasing` has what running sequences do; here is what is done to the cache as a whole. No torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentkit_runtime.errors import OutOfSlots
-from agentkit_runtime.kv.extent import coalesce, drop, take, total
-from agentkit_runtime.kv.integrity import check_cache
+from agentkit_runtime.errors import NotCached
+from agentkit_runtime.kv.blocks import BlockIndex
+from agentkit_runtime.kv.events import AllBlocksCleared, EventLog
+from agentkit_runtime.kv.extent import coalesce, total
+from agentkit_runtime.kv.hints import Hint
+from agentkit_runtime.kv.integrity import check_cache, check_labels
 from agentkit_runtime.kv.lease import Lease
-from agentkit_runtime.kv.slots import SlotAllocator
+from agentkit_runtime.kv.leasing import LeasedSlots, limited
+from agentkit_runtime.kv.node import Node
+from agentkit_runtime.kv.pins import Pin, PinQuota
+from agentkit_runtime.kv.prune import (
+    ByNamespace,
+    ByPin,
+    ByPrefix,
+    BySession,
+    ByTag,
+    ByTenant,
+    PruneReport,
+    Selection,
+    Selector,
+    select_labels,
+    select_namespaces,
+    select_prefix,
+)
+from agentkit_runtime.kv.public import Prefix, Published
+from agentkit_runtime.kv.restore import Restorable, Restore, names_behind, names_from_start
+from agentkit_runtime.kv.scope import NO_SCOPE, Scope
+from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, TierChange, Tiers
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count
-from agentkit_runtime.kv.tree import RadixTree
+from agentkit_runtime.kv.walk import Walk, walk
 
-__all__ = ["KvCache", "Lease"]
+__all__ = ["KvCache", "Lease", "PinQuota"]
 
 
-class KvCache:
+class KvCache(LeasedSlots):
     """All KV slots of one model: shared prefixes in the tree, the rest in leases. For one thread.
 
     `eviction_step` is how many slots are freed at a time when the pool is full (if that many can
     be); single slots would scatter the sequences that get them. By default a 64th of the pool,
-    between 1 and 256.
+    between 1 and 256. `clock` gives seconds, for pins and hints that end.
     """
 
-    def __init__(
-        self, allocator: SlotAllocator, tree: RadixTree, *, eviction_step: int | None = None
-    ) -> None:
-        if eviction_step is None:
-            eviction_step = max(1, min(256, allocator.n_slots // 64))
-        if eviction_step < 1:
-            raise ValueError(f"eviction_step must be at least 1, got {eviction_step!r}")
-        self._allocator = allocator
-        self._tree = tree
-        self._eviction_step = eviction_step
+    # -- looking --------------------------------------------------------------------------------
+
+    def explain(self, namespace: bytes, tokens: bytes, *, scope: Scope = NO_SCOPE) -> Walk:
+        """How much of `tokens` is cached for this caller, and where it parts from what is."""
+        prefix = self._prefix(namespace, tokens, scope)
+        name = namespace if prefix is None else prefix.overlay(namespace)
+        n_public = 0 if prefix is None else count(prefix.tokens)
+        return walk(self._tree.root(name), tokens, public=n_public, now=self._tree.now)
 
     @property
-    def n_slots(self) -> int:
-        """Slots of the pool. No sequence can be longer."""
-        return self._allocator.n_slots
+    def pinned_tokens(self) -> int:
+        """Tokens that pins protect; those that pins share count once."""
+        return self._pins.tokens()
 
-    @property
-    def available(self) -> int:
-        """Slots that `grow` could hand out now: free ones and evictable ones."""
-        return self._allocator.free_slots + self._tree.evictable_tokens
+    # -- time, hints ----------------------------------------------------------------------------
 
-    @property
-    def free_slots(self) -> int:
-        """Slots on the free list."""
-        return self._allocator.free_slots
+    def tick(self) -> None:
+        """End pins and hints whose time is over. Cheap; called before each step."""
+        self._timers.run(self._clock())
 
-    @property
-    def evictable_slots(self) -> int:
-        """Slots of cached tokens that nobody has locked."""
-        return self._tree.evictable_tokens
+    def hint(self, hint: Hint) -> None:
+        """Take an advice of the framework; the policy `hints` evicts by it."""
+        self.tick()
+        self._labels.hint(hint)
 
-    def peek(self, namespace: bytes, tokens: bytes, *, max_match: int | None = None) -> int:
-        """How many tokens `acquire` would find cached now. Leaves no trace and promises nothing."""
-        return self._tree.peek(namespace, _limited(tokens, max_match))
+    # -- pins, published prefixes ---------------------------------------------------------------
 
-    def acquire(self, namespace: bytes, tokens: bytes, *, max_match: int | None = None) -> Lease:
-        """Start a sequence: find and lock the longest cached prefix of `tokens`.
+    def pin(
+        self,
+        namespace: bytes,
+        tokens: bytes,
+        *,
+        scope: Scope = NO_SCOPE,
+        ttl_s: float | None = None,
+        name: str | None = None,
+    ) -> Pin:
+        """Keep `tokens` from being evicted, until `unpin` or `ttl_s` after their last use.
 
-        At most `max_match` tokens are taken from the cache; a prompt whose logits are wanted needs
-        `len(prompt) - 1`, because its last token must be computed.
+        Pinning the same again renews the pin and returns the same handle. A pin does not outlive a
+        `clear` or `prune` of what it holds.
+
+        Raises:
+            NotCached: not all of `tokens` is cached; compute them first.
+            PinRefused: over the quota of `scope.tenant`, or of all tenants.
         """
-        known = self._tree.match(namespace, _limited(tokens, max_match))
-        self._tree.lock(known.node)
-        return Lease(
-            namespace=namespace,
-            cached=known.length,
-            tokens=tokens[: known.length * TOKEN_BYTES],
-            extents=known.extents,
-            capacity=known.length,
-            node=known.node,
-        )
+        self.tick()
+        root, _ = self._enter(namespace, tokens, scope)
+        node = self._require_cached(root, tokens, "pinned")
+        self._pins.used(node)
+        return self._pins.add(namespace, tokens, node, tenant=scope.tenant, ttl_s=ttl_s, name=name)
 
-    def grow(self, lease: Lease, n_tokens: int, *, reserve: int = 0) -> None:
-        """Give the lease slots for positions up to `n_tokens`; evicts when the pool is full.
+    def unpin(self, handle: str, *, tenant: str | None = None) -> bool:
+        """End a pin; its tokens become ordinary cached ones. False when there is no such pin.
 
-        Up to `reserve` more slots are taken when they are free and follow directly, which keeps a
-        growing sequence in one piece. Raises OutOfSlots and changes nothing when there are not
-        enough.
+        With `tenant`, only one of that tenant.
         """
-        lease.require_active()
-        missing = n_tokens - lease.capacity
-        if missing <= 0:
-            return
-        self._make_room(missing)
-        last = lease.extents[-1:]
-        follows = [self._allocator.alloc_at_end_of(run, missing + reserve) for run in last]
-        rest = missing - total(follows)
-        if rest > 0:
-            follows += self._allocator.alloc(rest, reserve=reserve)
-        lease.extents = coalesce(lease.extents, follows)
-        lease.capacity += total(follows)
+        pin = self._pins.get(handle)
+        if pin is None or tenant not in (None, pin.tenant):
+            return False
+        self._pins.drop(handle)
+        self._free_released()
+        return True
 
-    def shrink(self, lease: Lease, n_tokens: int) -> None:
-        """Give back the slots behind position `n_tokens`, except those of committed tokens."""
-        lease.require_active()
-        kept = max(n_tokens, lease.committed)
-        if kept < lease.capacity:
-            surplus = drop(lease.extents, kept)
-            lease.extents = take(lease.extents, kept)
-            lease.capacity = kept
-            self._allocator.free(surplus)
+    def pins(self, tenant: str | None = None) -> list[Pin]:
+        """The pins of one tenant, or all, oldest first."""
+        self.tick()
+        return [pin.view() for pin in self._pins if tenant in (None, pin.tenant)]
 
-    def commit(self, lease: Lease, tokens: bytes) -> None:
-        """Share the KV of the sequence's first tokens; all of them must be computed.
+    def publish(self, public: bytes, tokens: bytes) -> Published:
+        """Let requests whose scope names `public` start from `tokens`, which that root has cached.
 
-        `tokens` starts with what was committed before. Where the tree got the same tokens from
-        another sequence meanwhile, the lease goes over to those slots and its own are freed: read
-        `lease.extents` again afterwards. Raises ValueError when `tokens` contradicts earlier
-        commits or exceeds the capacity.
+        For the operator. Publishing the same again returns the same. Raises NotCached, and
+        PinRefused when too much would be pinned.
         """
-        lease.require_active()
-        n_tokens = count(tokens)
-        if not tokens.startswith(lease.tokens):
-            raise ValueError(
-                f"commit of {n_tokens!r} tokens does not start with the {lease.committed!r} "
-                "committed before; pass all tokens of the sequence from position 0"
-            )
-        if n_tokens > lease.capacity:
-            raise ValueError(
-                f"commit of {n_tokens!r} tokens, but the lease has slots for {lease.capacity!r}"
-            )
-        if n_tokens == lease.committed:
-            return
-        own, behind = take(lease.extents, n_tokens), drop(lease.extents, n_tokens)
-        done = self._tree.insert(lease.namespace, tokens, own, holder=lease.node)
-        if done.node is not lease.node:
-            self._tree.lock(done.node)
-            self._tree.unlock(lease.node)
-            lease.node = done.node
-        lease.tokens = tokens
-        # The lease must have left its duplicates before anyone else can be given them.
-        lease.extents = coalesce(done.extents, behind)
-        self._allocator.free(done.duplicates)
+        known = self._public.get(public, tokens)
+        if known is not None:
+            return known.view()
+        node = self._require_cached(public, tokens, "published")
+        if not node.edge:
+            raise ValueError("a published prefix needs at least one token, got none")
+        self._pins.require_room(node)
+        return self._public.add(public, tokens, node).view()
 
-    def release(self, lease: Lease) -> None:
-        """End a sequence, finished or not: frees what was private, unlocks what is shared.
+    def unpublish(self, handle: str) -> bool:
+        """Publish a prefix no longer. False when there is no such prefix.
 
-        Releasing again does nothing.
+        What tenants have behind it is pruned: see `prune` for what is in use.
         """
-        if lease.released:
-            return
-        lease.released = True
-        private = drop(lease.extents, lease.committed)
-        lease.extents = []
-        lease.capacity = 0
-        self._tree.unlock(lease.node)
-        self._allocator.free(private)
+        prefix = self._public.with_handle(handle)
+        if prefix is not None:
+            self._retire(prefix)
+        return prefix is not None
 
-    def evict(self, n_tokens: int) -> int:
-        """Forget up to `n_tokens` unlocked tokens, least recently used first; returns how many."""
-        freed = self._tree.evict(n_tokens)
-        self._allocator.free(freed)
-        return total(freed)
+    def published(self) -> list[Published]:
+        """All published prefixes."""
+        return [prefix.view() for prefix in self._public]
+
+    # -- forgetting -----------------------------------------------------------------------------
+
+    def prune(self, selector: Selector, *, dry_run: bool = False) -> PruneReport:
+        """Forget what `selector` names: free what is unlocked, hide the rest until it is.
+
+        Pruning a namespace or a tenant drops its blocks in slower tiers, too. With `dry_run`
+        nothing changes. Raises LookupError for an unknown pin, and ValueError where a published
+        prefix would go: unpublish it first.
+        """
+        self.tick()
+        selection = self._select(selector)
+        self._spare_published(selection)
+        report = selection.report(dry_run=dry_run)
+        if not dry_run:
+            self._remove(selection)
+            if self._tiers is not None:
+                for namespace in self._namespaces(selector):
+                    self._tiers.forget(namespace)
+        return report
 
     def clear(self, namespace: bytes | None = None) -> int:
-        """Forget every unlocked token of one namespace, or of all; returns how many."""
+        """Forget every unlocked token of one namespace, or of all; returns how many.
+
+        Ends its pins and published prefixes, and drops its blocks in slower tiers.
+        """
+        before = self._tree.total_tokens
+        for pin in self._pins:
+            if namespace in (None, pin.namespace):
+                self._pins.drop(pin.handle)
+        for prefix in self._public:
+            if namespace in (None, prefix.public):
+                self._retire(prefix)
         freed = self._tree.clear(namespace)
         self._allocator.free(freed)
-        return total(freed)
+        self.counters.pruned += total(freed)
+        if self._tiers is not None:
+            self._tiers.forget(namespace)
+        if namespace is None and not self._tree.total_tokens and self._log is not None:
+            self._log.emit(AllBlocksCleared())
+        return before - self._tree.total_tokens
+
+    # -- events, tiers --------------------------------------------------------------------------
+
+    def record_events(self, log: EventLog) -> None:
+        """Report blocks that come and go to `log`. Raises ValueError when tokens are there."""
+        self._block_index().log = log
+
+    def attach_tiers(self, tiers: Tiers) -> None:
+        """Give evicted blocks to `tiers`. Raises ValueError when tokens are there already."""
+        self._block_index().collecting = True
+        self._tiers = tiers
+        tiers.listen(self._tier_changed)
+
+    @property
+    def tiers(self) -> Tiers | None:
+        """The slower tiers, if any are attached."""
+        return self._tiers
+
+    def restorable(
+        self,
+        namespace: bytes,
+        tokens: bytes,
+        *,
+        max_match: int | None = None,
+        scope: Scope = NO_SCOPE,
+    ) -> Restorable | None:
+        """What slower tiers would add to the cached part of `tokens`; None when it does not pay.
+
+        Leaves no trace and promises nothing. Hashes what is not cached: ask once for a request.
+        """
+        if self._tiers is None:
+            return None
+        wanted = limited(tokens, max_match)
+        prefix = self._prefix(namespace, wanted, scope)
+        name = namespace if prefix is None else prefix.overlay(namespace)
+        root = self._tree.root(name)
+        if root is None:
+            cached = 0 if prefix is None else count(prefix.tokens)
+            first, names = names_from_start(namespace, wanted, cached)
+        else:
+            cached, first, names = names_behind(root, wanted)
+        n_blocks = self._tiers.held(names, cached_tokens=cached) if names else 0
+        gained = (first + n_blocks) * BLOCK_TOKENS - cached
+        if gained <= 0:
+            return None
+        return Restorable(
+            namespace=namespace,
+            scope=scope,
+            tokens=wanted[: (cached + gained) * TOKEN_BYTES],
+            cached=cached,
+            gained=gained,
+            first_block=first,
+            names=tuple(names[:n_blocks]),
+        )
+
+    def begin_restore(self, wanted: Restorable) -> Restore:
+        """Start to fetch; ends with `finish_restore` or `cancel_restore`."""
+        assert self._tiers is not None, "only attached tiers make something restorable"
+        name, _ = self._enter(wanted.namespace, wanted.tokens, wanted.scope)
+        n_before = wanted.first_block * BLOCK_TOKENS * TOKEN_BYTES
+        known = self._tree.match(name, wanted.tokens[:n_before])
+        self._tree.lock(known.node)
+        restore = Restore(wanted, self._tiers.fetch(wanted.names), name, known.node)
+        self._restores[restore] = None
+        return restore
+
+    def finish_restore(self, restore: Restore) -> int:
+        """Put what has arrived into the tree, unlocked; returns how many tokens that adds.
+
+        Does not wait. Takes fewer blocks when slots are short. Ends the restore, also when it
+        raises what loading raised; then nothing was added.
+        """
+        if restore.closed:
+            return 0
+        try:
+            return self._load(restore)
+        finally:
+            self.cancel_restore(restore)
+
+    def cancel_restore(self, restore: Restore) -> None:
+        """End a restore without its blocks. Idempotent."""
+        if not restore.closed:
+            restore.closed = True
+            del self._restores[restore]
+            restore.fetch.close()
+            self._tree.unlock(restore.node)
+            self._free_released()
+
+    # -- checking -------------------------------------------------------------------------------
 
     def check_integrity(self, leases: Iterable[Lease]) -> None:
         """Check every invariant of tree, free list and `leases`, which must be all active ones.
 
         Takes time proportional to the tree. Raises IntegrityError and names what is wrong.
         """
-        check_cache(self._allocator, self._tree, _active(leases))
+        held = [pin.node for pin in self._pins]
+        held += [prefix.node for prefix in self._public]
+        held += [restore.node for restore in self._restores]
+        check_cache(self._allocator, self._tree, _active(leases), held=held)
+        check_labels(self._labels.all(), self._tree)
 
-    def _make_room(self, n_slots: int) -> None:
-        if n_slots > self.available:
-            raise OutOfSlots(
-                f"{n_slots} slots wanted, but of {self.n_slots} only "
-                f"{self._allocator.free_slots} are free and {self._tree.evictable_tokens} "
-                "evictable; release a sequence or make the pool larger"
+    # -- helpers --------------------------------------------------------------------------------
+
+    def _load(self, restore: Restore) -> int:
+        wanted = restore.wanted
+        n_blocks = min(restore.fetch.n_blocks, self.available // BLOCK_TOKENS)
+        first = wanted.first_block * BLOCK_TOKENS
+        end = first + n_blocks * BLOCK_TOKENS
+        if restore.node.condemned or restore.node.end != first or n_blocks == 0:
+            return 0
+        self._make_room(end - first)
+        slots = self._allocator.alloc(end - first)
+        try:
+            restore.fetch.load(slots)
+        except BaseException:
+            self._allocator.free(slots)
+            raise
+        tokens = wanted.tokens[: end * TOKEN_BYTES]
+        before = self._tree.total_tokens
+        known = coalesce(node.extent for node in restore.node.path())
+        done = self._tree.insert(restore.root, tokens, coalesce(known, slots))
+        self._allocator.free(done.duplicates)
+        gained = self._tree.total_tokens - before
+        self.counters.restored += gained
+        return gained
+
+    def _require_cached(self, root: bytes, tokens: bytes, what: str) -> Node:
+        known = self._tree.match(root, tokens)
+        if known.length < count(tokens):
+            self._tree.lock(known.node)
+            self._tree.unlock(known.node)  # a root that was made for this goes again
+            raise NotCached(
+                f"{count(tokens)} tokens are to be {what}, but only the first {known.length} are "
+                "cached; compute them first (a request with max_tokens=0 does)"
             )
-        shortage = n_slots - self._allocator.free_slots
-        if shortage > 0:
-            self.evict(max(shortage, self._eviction_step))
+        return known.node
 
+    def _select(self, selector: Selector) -> Selection:
+        pins = list(self._pins)
+        match selector:
+            case ByPrefix() if selector.tokens:
+                return select_prefix(self._tree, selector.namespace, selector.tokens, pins)
+            case ByPin():
+                pin = self._pins.get(selector.handle)
+                if pin is None:
+                    raise LookupError(f"there is no pin {selector.handle!r}; it may have expired")
+                return select_prefix(self._tree, pin.namespace, pin.tokens, pins)
+            case BySession():
+                labels = self._labels.with_session(selector.tenant, selector.session)
+                return select_labels(labels, pins)
+            case ByTag():
+                return select_labels(self._labels.with_tag(selector.tenant, selector.tag), pins)
+            case ByPrefix() | ByNamespace():
+                namespace = selector.namespace
+                return select_namespaces(self._tree, lambda root: root.owner == namespace, pins)
+            case ByTenant():
+                tenant = selector.tenant
+                return select_namespaces(self._tree, lambda root: root.tenant == tenant, pins)
 
-def _limited(tokens: bytes, max_match: int | None) -> bytes:
-    if max_match is None:
-        return tokens
-    if max_match < 0:
-        raise ValueError(f"max_match must not be negative, got {max_match!r}")
-    return tokens[: max_match * TOKEN_BYTES]
+    def _spare_published(self, selection: Selection) -> None:
+        for prefix in self._public:
+            if any(node in selection.tops for node in prefix.node.upwards()):
+                raise ValueError(
+                    f"this would prune the published prefix {prefix.handle!r}; unpublish it first"
+                )
+
+    def _remove(self, selection: Selection) -> None:
+        for pin in selection.pins:
+            self._pins.drop(pin.handle)
+        for label in selection.labels:
+            self._labels.forget(label)
+        for top in selection.tops:
+            self._free(top)
+        self._free_released()
+
+    def _retire(self, prefix: Prefix) -> None:
+        """Prune what hangs on a published prefix, and take it back."""
+        for name in self._public.overlays(prefix):
+            root = self._tree.root(name)
+            assert root is not None, "overlays are roots of the tree"
+            root.condemned = True  # a sequence that holds only the root shares nothing more
+            for pin in self._pins:
+                if any(node is root for node in pin.node.upwards()):
+                    self._pins.drop(pin.handle)
+            for top in list(root.children.values()):
+                self._free(top)
+        self._public.drop(prefix)
+        self._free_released()
+
+    def _free(self, top: Node) -> None:
+        freed = self._tree.remove(top).freed
+        self._allocator.free(freed)
+        self.counters.pruned += total(freed)
+
+    def _namespaces(self, selector: Selector) -> list[bytes]:
+        """Namespaces that a selector takes as a whole."""
+        match selector:
+            case ByNamespace():
+                return [selector.namespace]
+            case ByTenant():
+                tenants = self._tenants.items()
+                return [namespace for namespace, tenant in tenants if tenant == selector.tenant]
+        return []
+
+    def _block_index(self) -> BlockIndex:
+        if self._index is None:
+            index = BlockIndex()
+            self._tree.watch(index)
+            self._index = index
+        return self._index
+
+    @property
+    def _log(self) -> EventLog | None:
+        return None if self._index is None else self._index.log
+
+    def _tier_changed(self, change: TierChange) -> None:
+        if self._log is not None:
+            self._log.tier_changed(change)
 
 
 def _active(leases: Iterable[Lease]) -> Sequence[Lease]:

@@ -16,7 +16,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from agentkit_runtime.errors import RuntimeFault
+from agentkit_runtime.kv.blocks import root_of
 from agentkit_runtime.kv.extent import Extent, coalesce, drop, take, total
+from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.node import Node
 from agentkit_runtime.kv.slots import SlotAllocator
@@ -45,12 +47,21 @@ def check_tree(tree: RadixTree) -> None:
     _check_tiling([("tree", node.extent) for node in _nodes(tree)], n_slots=None)
 
 
-def check_cache(allocator: SlotAllocator, tree: RadixTree, leases: Sequence[Lease]) -> None:
-    """Check tree, free list and all active leases together. Raises IntegrityError."""
+def check_cache(
+    allocator: SlotAllocator,
+    tree: RadixTree,
+    leases: Sequence[Lease],
+    *,
+    held: Sequence[Node] = (),
+) -> None:
+    """Check tree, free list and all active leases together. Raises IntegrityError.
+
+    `held` are the nodes that pins, published prefixes and restores have locked.
+    """
     check_tree(tree)
     for lease in leases:
         _check_lease(tree, lease)
-    _check_locks(tree, leases)
+    _check_locks(tree, [*(lease.node for lease in leases), *held])
     free = list(allocator.free_runs())
     _require(
         total(free) == allocator.free_slots,
@@ -66,18 +77,41 @@ def check_cache(allocator: SlotAllocator, tree: RadixTree, leases: Sequence[Leas
     _check_tiling(owners, n_slots=allocator.n_slots)
 
 
+def check_labels(labels: Sequence[Label], tree: RadixTree) -> None:
+    """Check that labels and nodes know each other. Raises IntegrityError."""
+    ends = {node for label in labels for node in label.ends}
+    nodes = {node for root in tree.roots() for node in root.subtree() if node.edge}
+    _require(ends <= nodes, "a label names a node that has left the tree")
+    for label in labels:
+        for node in label.ends:
+            _require(
+                node.owners is not None and label in node.owners,
+                f"node at slots {node.extent!r} does not know a label that ends there",
+            )
+    for node in nodes:
+        _require(
+            all(node in owner.ends for owner in node.owners or ()),
+            f"node at slots {node.extent!r} has an owner that does not know it",
+        )
+
+
 def _nodes(tree: RadixTree) -> list[Node]:
-    return [node for root in tree.roots() for node in root.subtree() if node.parent is not None]
+    """All nodes with tokens, condemned ones last."""
+    tops = [*tree.roots(), *tree.condemned()]
+    return [node for top in tops for node in top.subtree() if node.edge]
 
 
 def _check_node(node: Node) -> None:
     where = f"node at slots {node.extent!r}"
     parent = node.parent
+    known = parent is not None and parent.children.get(node.edge[:TOKEN_BYTES]) is node
     _require(
-        parent is not None and parent.children.get(node.edge[:TOKEN_BYTES]) is node,
+        known or (node.condemned and parent is not None),
         f"I7: {where} is not the child its parent knows",
     )
     assert parent is not None
+    _require(node.locks > 0 or not node.condemned, f"{where} is condemned and unlocked")
+    _require(node.start == parent.end, f"{where} starts at {node.start}, not at {parent.end}")
     _require(
         0 < len(node.edge) == node.extent.length * TOKEN_BYTES,
         f"I1: {where} has an edge of {len(node.edge)} bytes",
@@ -88,16 +122,15 @@ def _check_node(node: Node) -> None:
     )
     _require(parent.last_used >= node.last_used, f"{where} was used after its parent")
     _require(
-        node.queued or not node.is_evictable, f"{where} is evictable but eviction cannot find it"
+        node.entry > 0 or not node.is_evictable, f"{where} is evictable but eviction cannot find it"
     )
 
 
 def _check_lease(tree: RadixTree, lease: Lease) -> None:
     path = lease.node.path()
-    top = path[0].parent if path else lease.node
-    root = next((root for root in tree.roots() if root.namespace == lease.namespace), None)
+    root = root_of(lease.node)
     _require(
-        top is root,
+        root is tree.root(lease.root) and root.owner == lease.namespace,
         f"I8: a lease of namespace {lease.namespace.hex()!r} is not below that root",
     )
     _require(
@@ -116,15 +149,16 @@ def _check_lease(tree: RadixTree, lease: Lease) -> None:
     )
 
 
-def _check_locks(tree: RadixTree, leases: Sequence[Lease]) -> None:
+def _check_locks(tree: RadixTree, held: Sequence[Node]) -> None:
     expected: Counter[Node] = Counter()
-    for lease in leases:
-        expected.update(lease.node.path())
-    for node in _nodes(tree):
+    bases = [root.parent for root in tree.roots() if root.parent is not None]
+    for node in [*held, *bases]:
+        expected.update(node.upwards())
+    for node in [*tree.roots(), *_nodes(tree)]:
         _require(
             node.locks == expected[node],
             f"I5: node at slots {node.extent!r} has {node.locks} locks, but {expected[node]} "
-            "leases read it",
+            "leases, pins and others hold it",
         )
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentkit_runtime.kv.extent import Extent, drop, take
+from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.node import Node
+from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tokens import count
 
 
@@ -18,8 +20,14 @@ class Lease:
     """
 
     namespace: bytes
+    root: bytes
+    """Name of the root its tokens go into: the namespace's own, or one behind a published prefix.
+    """
+    scope: Scope
     cached: int
-    """Tokens found in the cache when the sequence started."""
+    """Tokens found in the cache when the sequence started, those of a published prefix included."""
+    public: int
+    """Of them, those of a published prefix."""
     tokens: bytes
     """The committed tokens, packed."""
     extents: list[Extent]
@@ -28,6 +36,8 @@ class Lease:
     """Positions that have a slot."""
     node: Node
     """The locked tree node; ends at `committed`."""
+    label: Label | None = None
+    """What the scope's session or tags stand for; None without."""
     released: bool = False
 
     @property

@@ -1,12 +1,21 @@
-"""Nodes of the radix tree, and the queue that knows which of them leaves first."""
+"""Nodes of the radix tree."""
 
 from __future__ import annotations
 
-import heapq
-import itertools
 from collections.abc import Iterator
+from typing import Protocol
 
 from agentkit_runtime.kv.extent import Extent
+
+DONE, NORMAL, WANTED = 0, 1, 2
+"""Ranks of an owner: its session has ended; ordinary; a hint expects it back soon."""
+
+
+class Owner(Protocol):
+    """Who ended sequences at a node; see `labels`."""
+
+    rank: int
+    ends: dict[Node, None]
 
 
 class Node:
@@ -16,37 +25,69 @@ class Node:
     it then ends at the same position for ever, however often it is split above.
     """
 
-    __slots__ = ("children", "edge", "extent", "last_used", "locks", "parent", "queued")
+    __slots__ = (
+        "children",
+        "condemned",
+        "edge",
+        "entry",
+        "extent",
+        "hits",
+        "last_used",
+        "locks",
+        "names",
+        "owners",
+        "parent",
+        "start",
+    )
 
-    def __init__(self, edge: bytes, extent: Extent, parent: Node | None, last_used: int) -> None:
+    def __init__(
+        self, edge: bytes, extent: Extent, parent: Node | None, last_used: int, start: int
+    ) -> None:
         self.edge = edge
         """The tokens, packed; empty only in a root."""
         self.extent = extent
         """One slot for each token of `edge`."""
         self.parent = parent
         """None in a root, and in a node that has left the tree."""
+        self.start = start
+        """Position of its first token in the sequence."""
         self.children: dict[bytes, Node] = {}
         """By the first token of their edges."""
         self.locks = 0
-        """Running sequences that read this node: those locked here or anywhere below."""
+        """Handles that protect this node: those locked here or anywhere below."""
         self.last_used = last_used
         """Logical time; never less than that of a child."""
-        self.queued = False
-        """The eviction queue has an entry for this node."""
+        self.hits = 1
+        """How often the node was used; its insertion counts."""
+        self.entry = 0
+        """Number of its valid entry in the eviction queue; 0 is none."""
+        self.owners: set[Owner] | None = None
+        """Whose sequences ended here, as far as they are labelled."""
+        self.names: list[bytes] = []
+        """Hashes of the blocks whose last token is here, when somebody wants to know them."""
+        self.condemned = False
+        """Pruned while locked: no lookup finds it, and it goes when the last lock does."""
+
+    @property
+    def end(self) -> int:
+        """The position behind its last token."""
+        return self.start + self.extent.length
 
     @property
     def is_evictable(self) -> bool:
         """An unlocked leaf that is still in the tree."""
-        return not self.children and not self.locks and self.parent is not None
+        return not self.children and not self.locks and self.parent is not None and bool(self.edge)
+
+    def upwards(self) -> Iterator[Node]:
+        """This node and all above it, the root last."""
+        step: Node | None = self
+        while step is not None:
+            yield step
+            step = step.parent
 
     def path(self) -> list[Node]:
-        """The nodes from below the root down to this one. A root has an empty path."""
-        upwards = []
-        node = self
-        while node.parent is not None:
-            upwards.append(node)
-            node = node.parent
-        return upwards[::-1]
+        """The nodes with tokens from the top down to this one. A root has an empty path."""
+        return [node for node in self.upwards() if node.edge][::-1]
 
     def subtree(self) -> Iterator[Node]:
         """This node and everything below it, parents first. Not recursive: chains grow long."""
@@ -58,49 +99,24 @@ class Node:
 
 
 class RootNode(Node):
-    """The empty prefix of one namespace."""
+    """The empty prefix of one namespace, or what a namespace has behind a published prefix.
 
-    __slots__ = ("namespace",)
-
-    def __init__(self, namespace: bytes) -> None:
-        super().__init__(b"", Extent(0, 0), None, 0)
-        self.namespace = namespace
-
-
-class EvictionQueue:
-    """Unlocked leaves, least recently used first.
-
-    A heap that is repaired only when something is taken out. Each node has at most one entry, so
-    the heap never outgrows the tree. An entry's time is at most the node's own, so the first entry
-    whose time is still true is the exact minimum.
+    In the second case it is an overlay: its parent is the public node where the prefix ends, which
+    does not know it as a child, so that locks and paths go on into the public part.
     """
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Node]] = []
-        self._serial = itertools.count()
+    __slots__ = ("namespace", "owner", "seed", "tenant")
 
-    def push(self, node: Node) -> None:
-        """Enter a node that has just become an unlocked leaf. Does nothing if it has an entry."""
-        if not node.queued:
-            node.queued = True
-            heapq.heappush(self._heap, (node.last_used, next(self._serial), node))
-
-    def pop(self) -> Node | None:
-        """Take out the unlocked leaf that was used longest ago; None when there is none."""
-        while self._heap:
-            entered, _, node = heapq.heappop(self._heap)
-            node.queued = False
-            if not node.is_evictable:
-                continue
-            if entered == node.last_used:
-                return node
-            self.push(node)
-        return None
-
-    def discard_detached(self) -> None:
-        """Forget nodes that have left the tree, so that they can be freed."""
-        self._heap = [entry for entry in self._heap if entry[2].parent is not None]
-        heapq.heapify(self._heap)
-
-    def __len__(self) -> int:
-        return len(self._heap)
+    def __init__(
+        self, namespace: bytes, *, base: Node | None = None, owner: bytes | None = None
+    ) -> None:
+        start = 0 if base is None else base.end
+        super().__init__(b"", Extent(0, 0), base, 0, start)
+        self.namespace = namespace
+        """The name it is looked up by."""
+        self.owner = namespace if owner is None else owner
+        """The namespace that its tokens belong to; differs from the name in an overlay."""
+        self.tenant = ""
+        """Label of the tenant that used it first."""
+        self.seed: bytes | None = None
+        """The block hash that its own blocks follow; None until somebody asks."""

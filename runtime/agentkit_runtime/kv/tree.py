@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
+from agentkit_runtime.kv.eviction import EvictionQueue
 from agentkit_runtime.kv.extent import Extent, append_run, coalesce, differing, split, total
-from agentkit_runtime.kv.node import EvictionQueue, Node, RootNode
+from agentkit_runtime.kv.node import Node, Owner, RootNode
+from agentkit_runtime.kv.policy import EvictionPolicy, PolicyName
+from agentkit_runtime.kv.policy import policy as chosen
+from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, common_prefix, count, require_whole_tokens
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Match:
+class Match(NamedTuple):
     """The longest known prefix. Lock `node` before anything else happens to the tree."""
 
     node: Node
@@ -31,8 +34,7 @@ class Match:
     """The slots of these tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Insertion:
+class Insertion(NamedTuple):
     """Where inserted tokens ended up. Lock `node` before anything else happens to the tree."""
 
     node: Node
@@ -46,16 +48,46 @@ class Insertion:
     """
 
 
+class Removal(NamedTuple):
+    """What `RadixTree.remove` did to a branch."""
+
+    freed: list[Extent]
+    """Slots that nobody needs any more."""
+    n_condemned: int
+    """Tokens that go when their last lock does; `take_released` then has their slots."""
+
+
+class Watcher(Protocol):
+    """Is told what enters and leaves a tree. Must not change it."""
+
+    def stored(self, node: Node, tokens: bytes, n_known: int) -> None:
+        """`tokens`, of which the tree had the first `n_known`, now end at `node`."""
+
+    def removing(self, node: Node, n_kept: int, *, evicted: bool) -> None:
+        """`node`, still in its place, is about to lose its tokens behind the first `n_kept`."""
+
+
 class RadixTree:
     """Prefixes of packed tokens, by namespace. For one thread.
 
-    `clock` gives the logical time of each use and must never go backwards.
+    `clock` gives the logical time of each use and must never go backwards. `policy` says which
+    unlocked leaf is evicted first.
     """
 
-    def __init__(self, clock: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], int] | None = None,
+        *,
+        policy: PolicyName | EvictionPolicy = "lru",
+    ) -> None:
         self._clock = clock or itertools.count(1).__next__
+        self._now = 0
+        self._policy = chosen(policy)
+        self._queue = EvictionQueue(self._policy.key)
         self._roots: dict[bytes, RootNode] = {}
-        self._queue = EvictionQueue()
+        self._condemned: dict[Node, None] = {}
+        self._released: list[Extent] = []
+        self._watcher: Watcher | None = None
         self._evictable = 0
         self._protected = 0
 
@@ -74,28 +106,45 @@ class RadixTree:
         """Tokens in the tree, which is the number of slots it owns."""
         return self._evictable + self._protected
 
+    @property
+    def now(self) -> int:
+        """Logical time of the last use."""
+        return self._now
+
     def roots(self) -> Iterator[RootNode]:
         """The root of each namespace that has nodes or locks, in order of creation. Read only."""
         return iter(self._roots.values())
 
+    def root(self, name: bytes) -> RootNode | None:
+        """The root of this name, if it is there."""
+        return self._roots.get(name)
+
+    def condemned(self) -> Iterator[Node]:
+        """The tops of branches that were removed while locked. Read only."""
+        return iter(self._condemned)
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` of every change from now on. Raises ValueError when tokens are there."""
+        if self.total_tokens:
+            raise ValueError(
+                f"the tree has {self.total_tokens!r} tokens already; watch it before its first use"
+            )
+        self._watcher = watcher
+
     def peek(self, namespace: bytes, tokens: bytes) -> int:
         """Length of the longest known prefix. Leaves no trace: no split, no use recorded."""
         require_whole_tokens(tokens)
-        node: Node | None = self._roots.get(namespace)
-        offset = 0
-        while node is not None and offset < len(tokens):
-            node = node.children.get(tokens[offset : offset + TOKEN_BYTES])
-            if node is None:
-                break
-            if not tokens.startswith(node.edge, offset):
-                return offset // TOKEN_BYTES + common_prefix(tokens, offset, node.edge)
-            offset += len(node.edge)
-        return offset // TOKEN_BYTES
+        root = self._roots.get(namespace)
+        return 0 if root is None else peek_below(root, tokens)
 
     def match(self, namespace: bytes, tokens: bytes) -> Match:
-        """The longest known prefix; splits an edge so that a node ends there. Counts as a use."""
+        """The longest known prefix; splits an edge so that a node ends there. Counts as a use.
+
+        Where the root is an overlay, `tokens` must start with those of its base.
+        """
         require_whole_tokens(tokens)
-        return self._descend(self._root(namespace), tokens, self._clock())
+        self._now = now = self._clock()
+        return self._descend(self.own_root(namespace), tokens, now)
 
     def insert(
         self,
@@ -118,21 +167,34 @@ class RadixTree:
                 f"insert needs one slot for each token, got {total(runs)!r} slots "
                 f"for {count(tokens)!r} tokens"
             )
-        now = self._clock()
-        known = self._descend(self._root(namespace), tokens, now)
+        self._now = now = self._clock()
+        known = self._descend(self.own_root(namespace), tokens, now)
         brought, new_runs = split(runs, known.length)
-        return Insertion(
-            duplicates=differing(brought, known.extents),
-            node=self._append(known.node, tokens[known.length * TOKEN_BYTES :], new_runs, holder),
-            extents=coalesce(known.extents, new_runs),
-        )
+        node = known.node
+        if new_runs:
+            node = self._append(node, tokens[known.length * TOKEN_BYTES :], new_runs, holder)
+            if self._watcher is not None:
+                self._watcher.stored(node, tokens, known.length)
+        return Insertion(node, coalesce(known.extents, new_runs), differing(brought, known.extents))
+
+    def overlay(self, name: bytes, base: Node, owner: bytes) -> RootNode:
+        """The root `name` for what namespace `owner` has behind `base`; made when it is not there.
+
+        It keeps `base` locked for as long as it is there. Lock something below it, or itself,
+        before anything else happens to the tree.
+        """
+        root = self._roots.get(name)
+        if root is None:
+            self.lock(base)
+            root = self._roots[name] = RootNode(name, base=base, owner=owner)
+        return root
 
     def lock(self, node: Node) -> None:
         """Protect `node` and the path to its root from eviction, until `unlock`. Locks count.
 
         Raises ValueError when the node has left the tree.
         """
-        path = list(_upwards(node))
+        path = list(node.upwards())
         top = path[-1]
         if not isinstance(top, RootNode) or self._roots.get(top.namespace) is not top:
             raise ValueError(
@@ -148,18 +210,24 @@ class RadixTree:
         """Undo one `lock` of the same node. Raises ValueError when there is none."""
         if not node.locks:
             raise ValueError(f"unlock without lock of the node at slots {node.extent!r}")
-        for step in _upwards(node):
+        step: Node | None = node
+        while step is not None:
+            parent = step.parent
             step.locks -= 1
             if not step.locks:
-                self._evictable += step.extent.length
                 self._protected -= step.extent.length
-                self._settle(step)
+                if step.condemned and step.edge:
+                    self._bury(step)
+                else:
+                    self._evictable += step.extent.length
+                    self._settle(step)
+            step = parent
 
     def evict(self, n_tokens: int) -> list[Extent]:
         """Forget `n_tokens` unlocked tokens, or all there are; returns their slots.
 
-        Leaves go first, the least recently used of them before the others, each from its end: so a
-        generated tail leaves before the prompt it hangs on.
+        Leaves go first, in the order of the policy, each from its end: so a generated tail leaves
+        before the prompt it hangs on.
         """
         freed: list[Extent] = []
         missing = n_tokens
@@ -169,22 +237,51 @@ class RadixTree:
             freed.append(run)
         return freed
 
+    def requeue(self, node: Node) -> None:
+        """The key of a node has fallen (see `policy`): find its place in the queue again."""
+        self._queue.refresh(node)
+
     def clear(self, namespace: bytes | None = None) -> list[Extent]:
-        """Forget every unlocked node of one namespace, or of all; returns the slots."""
+        """Forget every unlocked node of one namespace, or of all; returns the slots.
+
+        What a namespace has behind published prefixes is part of it.
+        """
         freed: list[Extent] = []
-        for root in [r for r in self._roots.values() if namespace in (None, r.namespace)]:
-            for node in list(root.subtree()):
-                for first, child in list(node.children.items()):
-                    if not child.locks:
-                        del node.children[first]
-                        child.parent = None
-                        self._evictable -= child.extent.length
-                        freed.append(child.extent)
+        for root in [r for r in self._roots.values() if namespace in (None, r.owner, r.namespace)]:
+            for node in self._locked(root):
+                freed += self._detach_unlocked(node)
             self._settle(root)
-        self._queue.discard_detached()
+        self._queue.clean()
         return freed
 
-    def _root(self, namespace: bytes) -> RootNode:
+    def remove(self, top: Node) -> Removal:
+        """Forget `top` and everything below it: what is unlocked now, the rest when it is unlocked.
+
+        No lookup finds any of it from now on. Sequences that hold condemned nodes go on reading
+        them; nothing can be inserted below.
+        """
+        parent = top.parent
+        assert parent is not None, "a root cannot be removed"
+        if not top.locks:
+            freed = self._detach(top)
+            self._settle(parent)
+            return Removal(freed, 0)
+        del parent.children[top.edge[:TOKEN_BYTES]]
+        self._condemned[top] = None
+        freed, n_condemned = [], 0
+        for node in self._locked(top):
+            self._condemn(node)
+            n_condemned += node.extent.length
+            freed += self._detach_unlocked(node)
+        return Removal(freed, n_condemned)
+
+    def take_released(self) -> list[Extent]:
+        """The slots of condemned nodes whose last lock has gone since the last call."""
+        released, self._released = self._released, []
+        return released
+
+    def own_root(self, namespace: bytes) -> RootNode:
+        """The namespace's own root; made when it is not there, and then to be used at once."""
         root = self._roots.get(namespace)
         if root is None:
             root = self._roots[namespace] = RootNode(namespace)
@@ -195,17 +292,22 @@ class RadixTree:
         offset = 0
         extents: list[Extent] = []
         root.last_used = now
-        while offset < len(tokens):
+        if root.parent is not None:
+            offset = root.start * TOKEN_BYTES
+            extents = _use_base(root, now)
+        n_bytes = len(tokens)
+        while offset < n_bytes:
             child = node.children.get(tokens[offset : offset + TOKEN_BYTES])
             if child is None:
                 break
             if not tokens.startswith(child.edge, offset):
                 child = self._split(child, common_prefix(tokens, offset, child.edge))
             child.last_used = now
+            child.hits += 1
             append_run(extents, child.extent)
             offset += len(child.edge)
             node = child
-        return Match(node=node, length=offset // TOKEN_BYTES, extents=extents)
+        return Match(node, offset // TOKEN_BYTES, extents)
 
     def _split(self, node: Node, n_tokens: int) -> Node:
         """Put a new node before `node` that takes its first `n_tokens` tokens; returns it."""
@@ -216,10 +318,16 @@ class RadixTree:
             node.extent.head(n_tokens),
             parent,
             node.last_used,
+            node.start,
         )
         head.locks = node.locks
+        head.hits = node.hits
         node.edge = node.edge[n_tokens * TOKEN_BYTES :]
         node.extent = node.extent.tail(n_tokens)
+        node.start += n_tokens
+        if node.names:
+            n_ended = node.start // BLOCK_TOKENS - head.start // BLOCK_TOKENS
+            head.names, node.names = node.names[:n_ended], node.names[n_ended:]
         node.parent = head
         head.children[node.edge[:TOKEN_BYTES]] = node
         parent.children[head.edge[:TOKEN_BYTES]] = head
@@ -231,11 +339,11 @@ class RadixTree:
         for run in runs:
             edge = tokens[offset : offset + run.length * TOKEN_BYTES]
             offset += len(edge)
-            if _can_grow(node, run, holder):
+            if self._can_grow(node, run, holder):
                 node.edge += edge
                 node.extent = Extent(node.extent.start, node.extent.length + run.length)
             else:
-                child = Node(edge, run, node, node.last_used)
+                child = Node(edge, run, node, node.last_used, node.end)
                 node.children[edge[:TOKEN_BYTES]] = child
                 node = child
             if node.locks:
@@ -245,9 +353,24 @@ class RadixTree:
         self._settle(node)
         return node
 
+    def _can_grow(self, node: Node, run: Extent, holder: Node | None) -> bool:
+        """Whether `node` can take `run` without moving the end of anybody else's handle.
+
+        The only lock allowed is the caller's own, because the caller moves on to the new end.
+        """
+        return (
+            not node.children
+            and node.extent.end == run.start
+            and node.locks == (1 if node is holder else 0)
+            and bool(node.edge)
+            and not self._policy.counts_hits
+        )
+
     def _shorten(self, leaf: Node, n_tokens: int) -> Extent:
         """Take up to `n_tokens` off the end of an unlocked leaf; an empty leaf leaves the tree."""
         n_kept = max(0, leaf.extent.length - n_tokens)
+        if self._watcher is not None:
+            self._watcher.removing(leaf, n_kept, evicted=True)
         freed = leaf.extent.tail(n_kept)
         self._evictable -= freed.length
         if n_kept:
@@ -259,32 +382,104 @@ class RadixTree:
         assert parent is not None, "the queue only gives nodes that are in the tree"
         del parent.children[leaf.edge[:TOKEN_BYTES]]
         leaf.parent = None
+        if leaf.owners:
+            disown(leaf, heir=parent if parent.edge else None)
         self._settle(parent)
         return freed
+
+    def _detach(self, top: Node) -> list[Extent]:
+        """Take an unlocked branch out; returns its slots."""
+        parent = top.parent
+        assert parent is not None, "a root cannot be taken out"
+        del parent.children[top.edge[:TOKEN_BYTES]]
+        branch = list(top.subtree())
+        for node in branch:
+            if self._watcher is not None:
+                self._watcher.removing(node, 0, evicted=False)
+            disown(node)
+            self._evictable -= node.extent.length
+            self._queue.discard(node)
+        for node in branch:
+            node.parent = None
+        return [node.extent for node in branch]
+
+    def _locked(self, top: Node) -> list[Node]:
+        """`top` and the locked nodes below it."""
+        return [node for node in top.subtree() if node.locks or node is top]
+
+    def _detach_unlocked(self, node: Node) -> list[Extent]:
+        """Take the unlocked branches below `node` out; returns their slots."""
+        unlocked = [child for child in node.children.values() if not child.locks]
+        return [run for child in unlocked for run in self._detach(child)]
+
+    def _condemn(self, node: Node) -> None:
+        if self._watcher is not None:
+            self._watcher.removing(node, 0, evicted=False)
+        disown(node)
+        self._queue.discard(node)
+        node.condemned = True
+
+    def _bury(self, node: Node) -> None:
+        """A condemned node has lost its last lock, and so have all below it: it goes."""
+        self._released.append(node.extent)
+        if node in self._condemned:
+            del self._condemned[node]
+        else:
+            assert node.parent is not None, "a condemned node keeps its parent to the end"
+            del node.parent.children[node.edge[:TOKEN_BYTES]]
+        node.parent = None
 
     def _settle(self, node: Node) -> None:
         """Queue a node that may have become an unlocked leaf; drop a root that nobody needs."""
         if node.is_evictable:
             self._queue.push(node)
         elif isinstance(node, RootNode) and not node.children and not node.locks:
-            self._roots.pop(node.namespace, None)
+            left = self._roots.pop(node.namespace, None)
+            if left is not None and left.parent is not None:
+                self.unlock(left.parent)  # an overlay holds its base
 
 
-def _upwards(node: Node) -> Iterator[Node]:
-    step: Node | None = node
-    while step is not None:
-        yield step
-        step = step.parent
+def peek_below(root: RootNode, tokens: bytes) -> int:
+    """Length of the longest prefix known below `root`. Leaves no trace."""
+    children = root.children
+    offset = root.start * TOKEN_BYTES
+    while offset < len(tokens):
+        child = children.get(tokens[offset : offset + TOKEN_BYTES])
+        if child is None:
+            break
+        if not tokens.startswith(child.edge, offset):
+            return offset // TOKEN_BYTES + common_prefix(tokens, offset, child.edge)
+        offset += len(child.edge)
+        children = child.children
+    return offset // TOKEN_BYTES
 
 
-def _can_grow(node: Node, run: Extent, holder: Node | None) -> bool:
-    """Whether `node` can take `run` without moving the end of anybody else's handle.
+def disown(node: Node, heir: Node | None = None) -> None:
+    """Take a node out of its owners' ends; `heir` takes its place there."""
+    if node.owners:
+        for owner in node.owners:
+            owner.ends.pop(node, None)
+            if heir is not None:
+                own(heir, owner)
+    node.owners = None
 
-    The only lock allowed is the caller's own, because the caller moves on to the new end.
-    """
-    return (
-        not node.children
-        and node.parent is not None
-        and node.extent.end == run.start
-        and node.locks == (1 if node is holder else 0)
-    )
+
+def own(node: Node, owner: Owner) -> None:
+    """Record that a sequence of `owner` ends at `node`."""
+    if node.owners is None:
+        node.owners = set()
+    node.owners.add(owner)
+    owner.ends[node] = None
+
+
+def _use_base(root: RootNode, now: int) -> list[Extent]:
+    """Record a use of the public part of an overlay; returns its slots."""
+    base = root.parent
+    assert base is not None, "an overlay has a base"
+    runs: list[Extent] = []
+    for node in base.upwards():
+        node.last_used = now
+        node.hits += 1
+        if node.edge:
+            runs.append(node.extent)
+    return coalesce(reversed(runs))

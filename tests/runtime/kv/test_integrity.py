@@ -102,7 +102,7 @@ def fall_out_of_the_tree(world: World) -> None:
 
 def hide_from_eviction(world: World) -> None:
     for node in next(world.tree.roots()).subtree():
-        node.queued = False
+        node.entry = 0
 
 
 def use_a_child_after_its_parent(world: World) -> None:
