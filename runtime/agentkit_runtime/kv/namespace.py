@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-_DOMAIN = b"agentkit-kv-namespace/1"
+_DOMAIN = b"agentkit-kv-namespace/2"
 _MIN_KEY_BYTES = 16
 
 
@@ -32,6 +33,58 @@ class Identity:
     """Fingerprint of the chat template."""
     adapter: str | None = None
     """Fingerprint of a LoRA or other adapter; None is the bare model."""
+    epoch: int = 0
+    """Raised when weights or adapter are changed in place, under the same fingerprints."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class NamespaceKeys:
+    """The key that names roots now, and earlier ones whose roots may still be there.
+
+    Only `current` is ever looked up: after a rotation every tenant starts cold, and what lies
+    under earlier keys ages out of the cache. Earlier keys are kept to forget it sooner.
+    """
+
+    current: bytes
+    previous: tuple[bytes, ...] = ()
+    """Newest first."""
+
+    def __post_init__(self) -> None:
+        for key in (self.current, *self.previous):
+            _require_key(key)
+        if len({self.current, *self.previous}) <= len(self.previous):
+            raise ValueError("a namespace key is used twice; rotate to a new one")
+
+    @classmethod
+    def random(cls) -> NamespaceKeys:
+        """A fresh key, for a cache that nothing outlives."""
+        return cls(secrets.token_bytes(32))
+
+    def rotate(self, key: bytes) -> NamespaceKeys:
+        """The same with a new current key."""
+        return NamespaceKeys(key, (self.current, *self.previous))
+
+    def retire(self) -> NamespaceKeys:
+        """The same without earlier keys; forget their roots first (`digests`)."""
+        return NamespaceKeys(self.current)
+
+    def digest(self, *, tenant: str, permissions: Sequence[str], identity: Identity) -> bytes:
+        """The root to use; see `namespace_digest`."""
+        return namespace_digest(
+            self.current, tenant=tenant, permissions=permissions, identity=identity
+        )
+
+    def digests(
+        self, *, tenant: str, permissions: Sequence[str], identity: Identity
+    ) -> list[bytes]:
+        """The roots under all keys, the current one first: for pruning, never for lookups."""
+        return [
+            namespace_digest(key, tenant=tenant, permissions=permissions, identity=identity)
+            for key in (self.current, *self.previous)
+        ]
+
+    def __repr__(self) -> str:
+        return f"NamespaceKeys(<secret>, {len(self.previous)} previous)"
 
 
 def namespace_digest(
@@ -43,11 +96,7 @@ def namespace_digest(
     are a set: order and repetition do not matter. `tenant` comes from authentication, never from a
     request body. Raises ValueError for a key under 16 bytes.
     """
-    if len(key) < _MIN_KEY_BYTES:
-        raise ValueError(
-            f"the namespace key must have at least {_MIN_KEY_BYTES} bytes, got {len(key)!r}; "
-            "use secrets.token_bytes(32)"
-        )
+    _require_key(key)
     if isinstance(permissions, str):
         raise ValueError(f"permissions must be a list of strings, got the string {permissions!r}")
     message = hmac.new(key, digestmod=hashlib.sha256)
@@ -58,9 +107,18 @@ def namespace_digest(
         _encode([identity.weights, identity.dtype, identity.kv_dtype]),
         _encode([identity.tokenizer, identity.template]),
         _encode([] if identity.adapter is None else [identity.adapter]),
+        _encode([str(identity.epoch)]),
     ):
         message.update(part)
     return message.digest()
+
+
+def _require_key(key: bytes) -> None:
+    if len(key) < _MIN_KEY_BYTES:
+        raise ValueError(
+            f"the namespace key must have at least {_MIN_KEY_BYTES} bytes, got {len(key)!r}; "
+            "use secrets.token_bytes(32)"
+        )
 
 
 def _encode(fields: Iterable[str]) -> bytes:
