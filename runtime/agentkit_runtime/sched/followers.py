@@ -38,9 +38,8 @@ class Leaders:
             candidate: a waiting sequence.
             cached: its tokens in the tree; asked only where it matters.
         """
-        leader = candidate.leader
-        if leader is not None and _computes(leader, candidate.fork):
-            return leader
+        if follows(candidate):
+            return candidate.leader
         candidate.leader = None
         for leader in self._by_head.get(self._head(candidate), ()):
             fork = self._shared(candidate, leader)
@@ -60,6 +59,11 @@ class Leaders:
         """Tokens that the candidate would read. Prompts are shared at once, answers at the end."""
         common = common_prefix(candidate.tokens, 0, leader.tokens)
         return min(common, candidate.length - 1, leader.n_prompt)
+
+
+def follows(sequence: Sequence) -> bool:
+    """Whether a waiting sequence waits for its leader, as far as one has looked."""
+    return sequence.leader is not None and _computes(sequence.leader, sequence.fork)
 
 
 def _computes(leader: Sequence, fork: int) -> bool:

@@ -10,10 +10,11 @@ resumes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from agentkit_runtime.kv.cache import KvCache
-from agentkit_runtime.sched.followers import Leaders
+from agentkit_runtime.sched.followers import Leaders, follows
 from agentkit_runtime.sched.lanes import Lanes
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended, Sequence
@@ -28,6 +29,9 @@ __all__ = ["Scheduler", "SchedulerOptions"]
 
 LOOKS_PER_STEP = 16
 """Waiting sequences whose cached tokens are counted anew in each step, for their order."""
+
+POLL_S = 0.002
+"""How often one looks whether a prefix has come from a slower tier, when nothing else is to do."""
 
 NO_ROOM_TRIES = 4
 """Waiting sequences that may find no room in one step before nobody else is tried."""
@@ -46,10 +50,12 @@ class Scheduler:
         self._shares = TenantShares(options.tenant_weights)
         self.waiting = WaitingQueue()
         self._turns = Turns(self.waiting, self._shares, options)
-        self._n_steps = 0
         self._n_overtakes = 0
         self._n_late = 0
         self.n_preemptions = 0
+        self.idle_wait_s = 0.0
+        """How long the core may sleep before the next plan, unless a request comes or goes: 0 when
+        the last one gave something to do."""
         # Of the step that is planned:
         self._no_room: list[Sequence] = []
         self._above: Priority | None = None
@@ -74,7 +80,6 @@ class Scheduler:
             The chunks (empty when nothing can run), and sequences that ended instead.
         """
         now_s = self._clock()
-        self._n_steps += 1
         self._no_room = []
         self._above = None
         step = Step(self._options.step_tokens)
@@ -85,8 +90,7 @@ class Scheduler:
         self._run_prompts(step, leaders, now_s)
         self._run_guesses(step)
         chunks = step.chunks()
-        for chunk in chunks:
-            chunk.sequence.last_step = self._n_steps
+        self.idle_wait_s = 0.0 if chunks or step.ended else self._until_next(now_s)
         return chunks, step.ended
 
     def commit(self, chunk: Chunk) -> None:
@@ -140,7 +144,7 @@ class Scheduler:
             waiting={priority: self.waiting.counts[priority] for priority in Priority},
             running=len(self.running),
             prefilling=len(self._prefills()),
-            following=sum(s.leader is not None for s in self.waiting),
+            following=sum(follows(s) for s in self.waiting),
             loading=0,
             oldest_wait_s=0.0 if oldest is None else self._clock() - oldest.submitted_s,
             preemptions=self.n_preemptions,
@@ -149,6 +153,11 @@ class Scheduler:
         )
 
     # -- one step ------------------------------------------------------------------------------
+
+    def _until_next(self, now_s: float) -> float:
+        """Seconds until there may be something to do, when all that is here waits for a tier."""
+        next_due_s = min((s.due_s for s in self.waiting), default=math.inf)
+        return max(0.0, min(POLL_S, next_due_s - now_s))
 
     def _prefills(self) -> list[Sequence]:
         return [s for s in self.running if s.prefilling]
@@ -185,7 +194,7 @@ class Scheduler:
     def _run_decodes(self, step: Step) -> None:
         """One token of each lane that generates; more where a grammar has forced some."""
         lanes = [s for s in self.running if not s.prefilling]
-        lanes.sort(key=lambda s: (-s.priority, s.last_step, s.arrival))
+        lanes.sort(key=lambda s: (-s.priority, s.arrival))
         for sequence in lanes:
             if step.budget < 1:
                 return
@@ -225,6 +234,7 @@ class Scheduler:
             for sequence in self.waiting.next_in_turn(LOOKS_PER_STEP):
                 self._lanes.look(sequence)
                 self.waiting.rerank(sequence, rank(sequence, self._options))
+                leaders.find(sequence, lambda looked_at: looked_at.matched)
         for sequence in self._turns.order(self._prefills(), now_s, closed=closed):
             self._serve(sequence, step, leaders)
             if step.prompt_budget < 1:
@@ -255,9 +265,11 @@ class Scheduler:
             self._found_no_room(sequence, step)
             return False
         self.waiting.remove(sequence)
+        self._n_overtakes += len(self._no_room)
         for other in self._no_room:
             other.overtaken += 1
-            self._n_overtakes += 1
+            if other.overtaken >= self._options.max_overtakes:
+                self._turns.close()
         if sequence.cached_tokens is None:
             sequence.cached_tokens = min(sequence.computed, sequence.n_prompt)
             sequence.started_s = self._clock()

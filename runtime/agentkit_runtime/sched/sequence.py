@@ -49,8 +49,6 @@ class Sequence:
     """When its deadline passes."""
     preemptions: int = 0
     """How often it had to leave its lane."""
-    last_step: int = 0
-    """Number of the last step that it had a part in."""
     # While it waits:
     rank: float = 0.0
     """Its place among those of its tenant and class: seconds; the smallest goes first."""
