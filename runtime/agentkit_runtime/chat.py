@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentkit_runtime.types import RequestStats, SamplingParams
+from agentkit_runtime.types import Priority, RequestStats, SamplingParams, TokenLogprob
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -70,6 +70,15 @@ class ChatRequest:
     tenant: str = "default"
     """Set by the server from the credentials, never from the request body."""
     request_id: str | None = None
+    session: str | None = None
+    """Which conversation of the tenant this belongs to: hints and pruning name it."""
+    tags: frozenset[str] = frozenset()
+    """Free labels, such as the agent's type; hints and pruning can name them."""
+    priority: Priority = Priority.NORMAL
+    deadline_s: float | None = None
+    """Seconds after which the answer ends, finished or not; None waits for ever."""
+    speculate: int = 0
+    """Most tokens that are guessed ahead in a step; the answer is the same either way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,9 @@ class ContentDelta:
     """More visible answer text."""
 
     text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """Of the tokens generated since the last text, where the request asked for them. Text that
+    becomes a tool call has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

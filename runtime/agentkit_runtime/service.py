@@ -12,19 +12,22 @@ import hashlib
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest, ToolName
 from agentkit_runtime.errors import PromptTooLong
 from agentkit_runtime.kv.namespace import namespace_digest
+from agentkit_runtime.kv.scope import Scope
+from agentkit_runtime.prompt import Prompt, PromptBuilder
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
 from agentkit_runtime.text.grammar import GrammarCompiler
-from agentkit_runtime.text.render import Rendered, Renderer
+from agentkit_runtime.text.render import Renderer
+from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.text.toolcalls import ToolCallParser
-from agentkit_runtime.token_memory import Piece, TokenMemory
+from agentkit_runtime.token_memory import TokenMemory
 from agentkit_runtime.types import FinishReason, GenerateRequest
 
 if TYPE_CHECKING:
@@ -44,12 +47,15 @@ class Prepared:
     """A chat request as the engine will see it."""
 
     generate: GenerateRequest
-    pieces: tuple[Piece, ...]
-    """The rendered prompt, cut at special tokens."""
-    n_reused_ids: int
-    """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
+    prompt: Prompt
+    """How the prompt came about."""
     callable_names: frozenset[str]
     """Tools that may be called; if there are any, the text has to be searched for calls."""
+
+    @property
+    def n_reused_ids(self) -> int:
+        """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
+        return self.prompt.n_reused_ids
 
 
 class ChatService:
@@ -87,8 +93,9 @@ class ChatService:
         self._loaded = loaded
         self._namespace_key = namespace_key
         self._memory = TokenMemory() if memory is None else memory
-        self._renderer = Renderer(loaded.tokenizer, loaded.template)
-        self._format = self._renderer.tool_format
+        renderer = Renderer(loaded.tokenizer, loaded.template)
+        self._prompts = PromptBuilder(renderer, self._memory)
+        self._format = renderer.tool_format
         self._compiler = GrammarCompiler(loaded.tokenizer)
         self._numbers = itertools.count(1)
 
@@ -160,36 +167,32 @@ class ChatService:
         )
         tokenizer = self._loaded.tokenizer
         self._check_size(request)
-        pieces = self._render(request)
-        recalled = self._memory.recall(namespace, pieces)
-        self._check_length(len(recalled.ids))
+        prompt = self._prompts.build(namespace, request)
+        for warning in prompt.warnings:
+            _log.warning("request %s: %s", request.request_id, warning)
+        self._check_length(len(prompt.ids))
         generate = GenerateRequest(
             request_id=self._engine_id(request.request_id),
-            prompt=recalled.ids,
+            prompt=prompt.ids,
             namespace=namespace,
             text=GenerationText(tokenizer, request.sampling.stop),
             sampling=request.sampling,
             grammar=self._compiler.compile_for(request, self._format),
             eos_ids=tokenizer.eos_ids,
+            scope=Scope(tenant=request.tenant, session=request.session, tags=request.tags),
+            priority=request.priority,
+            deadline_s=request.deadline_s,
+            speculate=request.speculate,
         )
         return Prepared(
             generate=generate,
-            pieces=pieces,
-            n_reused_ids=recalled.n_reused_ids,
+            prompt=prompt,
             callable_names=_callable_names(request),
         )
 
-    def _render(self, request: ChatRequest) -> tuple[Piece, ...]:
-        rendered = self._renderer.render(request)
-        for warning in rendered.warnings:
-            _log.warning("request %s: %s", request.request_id, warning)
-        return tuple(_pieces(rendered, self._loaded.tokenizer))
-
     def _check_size(self, request: ChatRequest) -> None:
         """Refuse what cannot fit whatever its tokens are, before the work of rendering it."""
-        n_bytes = sum(
-            len(message.content.encode("utf-8", "surrogatepass")) for message in request.messages
-        )
+        n_bytes = content_bytes(request.messages)
         n_least = n_bytes // self._loaded.tokenizer.longest_token_bytes
         if n_least >= self._context:
             raise PromptTooLong(n_least, self._context - 1, at_least=True)
@@ -214,8 +217,7 @@ class ChatService:
             return
         ids = ids_that_read(self._loaded.tokenizer, reply.token_ids, reply.text)
         if ids:
-            namespace = prepared.generate.namespace
-            self._memory.remember(namespace, prepared.pieces, reply.text, ids)
+            self._memory.remember_after(prepared.prompt.end, reply.text, ids)
 
 
 def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[int]:
@@ -231,21 +233,6 @@ def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[i
             return list(ids[:n]) if said == wanted else []
         said += tokenizer.token_bytes(token_id)
     return list(ids) if said == wanted else []
-
-
-def _pieces(rendered: Rendered, tokenizer: Tokenizer) -> Iterator[Piece]:
-    """The prompt, cut at its special tokens."""
-    n_chars = n_ids = 0
-    for cut in rendered.boundaries:
-        text = rendered.marked_text[n_chars : cut.n_chars]
-        ids = rendered.ids[n_ids : cut.n_ids]
-        is_special = len(ids) == 1 and tokenizer.is_special(ids[0])
-        yield Piece(_unmarked(text, rendered.escape), ids, is_special)
-        n_chars, n_ids = cut.n_chars, cut.n_ids
-
-
-def _unmarked(text: str, mark: str | None) -> str:
-    return text if mark is None else text.replace(mark, "")
 
 
 def _callable_names(request: ChatRequest) -> frozenset[str]:

@@ -16,7 +16,7 @@ import hashlib
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,36 +66,38 @@ class TokenMemory:
 
     def recall(self, namespace: bytes, pieces: Iterable[Piece]) -> Recalled:
         """The ids of `pieces`, remembered ones where the text up to there is known."""
-        ids: list[int] = []
-        n_reused = 0
-        text = _Prefix(namespace)
-        plain: Piece | None = None
+        prompt = self.begin(namespace)
         for piece in pieces:
-            if plain is not None:
-                reply = self._find(text.digest()) if piece.is_special else None
-                n_reused += len(reply or ())
-                ids += plain.ids if reply is None else reply
-            text.add(piece)
-            plain = None if piece.is_special else piece
-            if piece.is_special:
-                ids += piece.ids
-        return Recalled((*ids, *(plain.ids if plain is not None else ())), n_reused)
+            prompt.add(piece)
+        return prompt.recalled()
 
     def remember(
         self, namespace: bytes, prompt: Iterable[Piece], reply: str, reply_ids: Iterable[int]
     ) -> None:
-        """Remember that the model answered `prompt` with `reply_ids`, which read `reply`.
+        """Remember that the model answered `prompt` with `reply_ids`, which read `reply`."""
+        known = self.begin(namespace)
+        for piece in prompt:
+            known.add(piece)
+        self.remember_after(known, reply, reply_ids)
+
+    def begin(self, namespace: bytes) -> PromptIds:
+        """An empty prompt, to which pieces are added one by one."""
+        return PromptIds(self._find, _Prefix(namespace), [], 0)
+
+    def resume(self, cut: IdCut, ids: Sequence[int]) -> PromptIds:
+        """A prompt at a cut that was taken of it; its first ids are those of `ids`."""
+        first = list(ids)
+        del first[cut.n_ids :]
+        return PromptIds(self._find, cut.text.copy(), first, cut.n_reused)
+
+    def remember_after(self, prompt: PromptIds, reply: str, reply_ids: Iterable[int]) -> None:
+        """Remember what the model answered to `prompt`, which is not changed by it.
 
         The plain text behind the prompt's last special token (a role's name, a line break) and the
         reply will be one piece in the next prompt, so they are remembered as one.
         """
-        text = _Prefix(namespace)
-        opening: tuple[int, ...] = ()
-        for piece in prompt:
-            text.add(piece)
-            opening = () if piece.is_special else piece.ids
-        text.add(Piece(reply, (), is_special=False))
-        self._store(text.digest(), array("i", (*opening, *reply_ids)))
+        key = prompt.digest_with(reply)
+        self._store(key, array("i", (*prompt.open_ids, *reply_ids)))
 
     def _find(self, key: bytes) -> array[int] | None:
         with self._lock:
@@ -116,8 +118,77 @@ class TokenMemory:
                 self._cost -= len(dropped) + _ENTRY_COST
 
 
+class PromptIds:
+    """The ids of a prompt that is added piece by piece. For one thread, until nothing is added."""
+
+    __slots__ = ("_find", "_ids", "_n_reused", "_open", "_text")
+
+    def __init__(
+        self,
+        find: Callable[[bytes], Sequence[int] | None],
+        text: _Prefix,
+        ids: list[int],
+        n_reused: int,
+    ) -> None:
+        self._find = find
+        self._text = text
+        self._ids = ids
+        self._n_reused = n_reused
+        self._open: Piece | None = None
+
+    @property
+    def open_ids(self) -> tuple[int, ...]:
+        """The ids of plain text that no special token has ended yet."""
+        return () if self._open is None else self._open.ids
+
+    def add(self, piece: Piece) -> None:
+        """Add the next piece."""
+        if piece.is_special:
+            self.end_text()
+            self._ids += piece.ids
+        elif self._open is not None:
+            self._ids += self._open.ids
+        self._text.add(piece)
+        self._open = None if piece.is_special else piece
+
+    def cut(self) -> IdCut:
+        """Cut the prompt here, in front of a special token."""
+        self.end_text()
+        return IdCut(len(self._ids), self._n_reused, self._text.copy())
+
+    def end_text(self) -> None:
+        """Settle the ids of the text before a special token: it may be a known reply."""
+        if self._open is None:
+            return
+        reply = self._find(self._text.digest())
+        self._n_reused += len(reply or ())
+        self._ids += self._open.ids if reply is None else reply
+        self._open = None
+
+    def recalled(self) -> Recalled:
+        """All ids so far."""
+        return Recalled((*self._ids, *self.open_ids), self._n_reused)
+
+    def digest_with(self, text: str) -> bytes:
+        """Names the prompt with plain `text` behind it."""
+        whole = self._text.copy()
+        whole.add(Piece(text, (), is_special=False))
+        return whole.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class IdCut:
+    """A place in front of a special token of a prompt: what is before it is settled."""
+
+    n_ids: int
+    n_reused: int
+    text: _Prefix
+
+
 class _Prefix:
     """Digest of all that was added, cheap to take at any point."""
+
+    __slots__ = ("_hash",)
 
     def __init__(self, namespace: bytes) -> None:
         self._hash: _Hash = hashlib.sha256(len(namespace).to_bytes(8, "little") + namespace)
@@ -130,6 +201,12 @@ class _Prefix:
         else:
             self._hash.update(piece.text.encode("utf-8", "surrogatepass"))
 
+    def copy(self) -> _Prefix:
+        """The same digest, to be extended otherwise."""
+        twin = _Prefix.__new__(_Prefix)
+        twin._hash = self._hash.copy()
+        return twin
+
     def digest(self) -> bytes:
         """The digest so far."""
-        return self._hash.copy().digest()
+        return self._hash.digest()

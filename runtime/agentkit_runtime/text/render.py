@@ -7,23 +7,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
+from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.front import (
+    NO_FRONT,
+    CheckedTools,
+    Front,
+    check_tool_texts,
+    checked_texts,
+    marked_messages,
+    noncharacters_in,
+    tools_key,
+)
 from agentkit_runtime.text.message_order import (
     with_system_in_front,
     with_system_in_user,
     with_users_joined,
 )
-from agentkit_runtime.text.request_text import (
-    Conversation,
-    check_request,
-    texts_of,
-    with_texts_changed,
-)
+from agentkit_runtime.text.recent import Recent
+from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.template_json import VerbatimJson
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
 from agentkit_runtime.text.tool_prompt import tool_response, with_tools
-from agentkit_runtime.text.trust import choose_mark
+from agentkit_runtime.text.trust import free_mark
+
+_KEPT_TOOLSETS = 32
+"""Toolsets that are not checked again when they come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +64,20 @@ class Rendered:
     """What had to be moved or left out because the template or the vocabulary cannot say it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A prompt's text, and what a longer request can begin with."""
+
+    marked_text: str
+    """See `Rendered.marked_text`."""
+    escape: str | None
+    """See `Rendered.escape`."""
+    front: Front
+    warnings: tuple[str, ...]
+
+
 class Renderer:
-    """Renders requests for one model. Holds no state between calls.
+    """Renders requests for one model. Thread-safe; what it remembers changes no result.
 
     A template without tool support gets the tools in the first system message, calls as text in
     `tool_format`, and results as plain messages of role `tool`; where it does not know that role,
@@ -72,6 +94,8 @@ class Renderer:
         self.template = template
         self.traits = template.traits
         self.tool_format = tool_format or tool_format_for(template)
+        self._used_by_template = noncharacters_in([template.source])
+        self._tools: Recent[tuple[str, str], CheckedTools] = Recent(_KEPT_TOOLSETS)
 
     def render(self, request: ChatRequest, *, add_generation_prompt: bool = True) -> Rendered:
         """Render a request.
@@ -79,19 +103,9 @@ class Renderer:
         Raises `RequestRejected` for requests without messages, text that is not Unicode, tools with
         equal names, and messages that the template refuses.
         """
-        check_request(request)
-        marked, escape = self._marked(request)
-        warnings: list[str] = []
-        messages = self._plain_messages(marked, warnings)
-        tools = marked.tools if self.traits.supports_tools else ()
-        text = self.template.render(
-            [self._template_message(message) for message in messages],
-            tools=[_template_tool(tool) for tool in tools] or None,
-            add_generation_prompt=add_generation_prompt,
-        )
+        written = self.write(request, add_generation_prompt=add_generation_prompt)
+        text, escape = written.marked_text, written.escape
         plain = text if escape is None else text.replace(escape, "")
-        if self.tokenizer.loses_text(plain):
-            warnings.append("some control characters have no token in this model and were left out")
         ids: list[int] = []
         boundaries: list[Boundary] = []
         for piece in self.tokenizer.split_rendered(text, escape, tenant=request.tenant):
@@ -103,28 +117,85 @@ class Renderer:
             escape=escape,
             ids=tuple(ids),
             boundaries=tuple(boundaries),
+            warnings=(*written.warnings, *self.losses(plain)),
+        )
+
+    def write(
+        self, request: ChatRequest, known: Front = NO_FRONT, *, add_generation_prompt: bool = True
+    ) -> Written:
+        """The prompt's text, without ids. Raises as `render`.
+
+        `known` is the `front` of an earlier request whose messages this one begins with; they are
+        not looked at again.
+        """
+        if not request.messages:
+            raise RequestRejected("there are no messages; give at least one", field="messages")
+        tools = self._checked_tools(request)
+        front, mark = self._front(request.messages, known, tools.noncharacters)
+        warnings: list[str] = []
+        shown_tools = tools.marked(request.tools, mark, self.tokenizer.marker)
+        messages = self._arranged(front.shown, shown_tools, warnings)
+        values = front.values
+        text = self.template.render(
+            [values.get(id(message)) or self._template_message(message) for message in messages],
+            tools=self._template_tools(shown_tools),
+            add_generation_prompt=add_generation_prompt,
+        )
+        return Written(
+            marked_text=text,
+            escape=mark if tools.needs_mark else front.mark,
+            front=front,
             warnings=tuple(warnings),
         )
 
-    def _marked(self, request: ChatRequest) -> tuple[Conversation, str | None]:
-        """The request's texts with marks, and the mark if there is one in them."""
-        texts = [text for _, text in texts_of(request)]
-        mark = choose_mark([self.template.source, *texts])
-        marker = self.tokenizer.marker
-        needing = {text for text in texts if marker.mark(text, mark) != text}
-        if not needing:
-            return Conversation(request.messages, request.tools), None
-        return with_texts_changed(
-            request, lambda text: marker.mark(text, mark) if text in needing else text
-        ), mark
+    def losses(self, text: str) -> tuple[str, ...]:
+        """A warning if the vocabulary cannot write all of `text`."""
+        if not self.tokenizer.loses_text(text):
+            return ()
+        return ("some control characters have no token in this model and were left out",)
 
-    def _plain_messages(self, conversation: Conversation, warnings: list[str]) -> list[ChatMessage]:
+    def _checked_tools(self, request: ChatRequest) -> CheckedTools:
+        text = tools_key(request.tools)
+        # Also by tenant: the time that it takes must tell nobody about the tools of others.
+        key = None if text is None else (request.tenant, text)
+        known = None if key is None else self._tools.get(key)
+        if known is None:
+            known = check_tool_texts(request.tools, self.tokenizer.marker)
+            if key is not None:
+                self._tools.put(key, known)
+        return known
+
+    def _front(
+        self, messages: tuple[ChatMessage, ...], known: Front, used_by_tools: frozenset[str]
+    ) -> tuple[Front, str]:
+        """Check and mark what is new; the mark is one that no text of the request has."""
+        n_known = len(known.messages)
+        new = messages[n_known:]
+        used = known.noncharacters | checked_texts(new, n_known)
+        mark = free_mark(used | used_by_tools | self._used_by_template)
+        if known.mark not in (None, mark):
+            return self._front(messages, NO_FRONT, used_by_tools)
+        marked, needs_mark = marked_messages(new, mark, self.tokenizer.marker)
+        shown = marked if self.traits.supports_tools else [*map(self._as_text, marked)]
+        front = Front(
+            messages=messages,
+            n_bytes=known.n_bytes + content_bytes(new),
+            noncharacters=used,
+            mark=mark if needs_mark else known.mark,
+            shown=(*known.shown, *shown),
+            values={**known.values, **{id(m): self._template_message(m) for m in shown}},
+        )
+        return front, mark
+
+    def _arranged(
+        self, shown: Sequence[ChatMessage], tools: Sequence[ChatTool], warnings: list[str]
+    ) -> list[ChatMessage]:
         """Messages that this template can render."""
-        messages = list(conversation.messages)
+        messages = list(shown)
         if not self.traits.supports_mid_system:
             messages = with_system_in_front(messages, warnings)
-        if not self.traits.supports_tools:
-            messages = self._with_tools_as_text(messages, conversation.tools)
+        if tools and not self.traits.supports_tools:
+            messages = self._with_tools_as_text(messages, tools)
         if not self.traits.supports_system:
             messages = with_system_in_user(messages, warnings)
         return messages if self.traits.supports_repeated_user else with_users_joined(messages)
@@ -132,12 +203,9 @@ class Renderer:
     def _with_tools_as_text(
         self, messages: Sequence[ChatMessage], tools: Sequence[ChatTool]
     ) -> list[ChatMessage]:
-        changed = [self._as_text(message) for message in messages]
-        if not tools:
-            return changed
-        has_system = changed[0].role == "system"
-        system = with_tools(changed[0].content if has_system else "", tools, self.tool_format)
-        return [ChatMessage(role="system", content=system), *changed[int(has_system) :]]
+        has_system = messages[0].role == "system"
+        system = with_tools(messages[0].content if has_system else "", tools, self.tool_format)
+        return [ChatMessage(role="system", content=system), *messages[int(has_system) :]]
 
     def _as_text(self, message: ChatMessage) -> ChatMessage:
         if message.role == "tool":
@@ -161,6 +229,11 @@ class Renderer:
         if message.tool_call_id is not None:
             value["tool_call_id"] = self._call_id(message.tool_call_id)
         return value
+
+    def _template_tools(self, tools: Sequence[ChatTool]) -> list[Mapping[str, object]] | None:
+        if not self.traits.supports_tools:
+            return None
+        return [_template_tool(tool) for tool in tools] or None
 
     def _template_call(self, call: ChatToolCall) -> Mapping[str, object]:
         function = {"name": call.name, "arguments": VerbatimJson(call.arguments)}

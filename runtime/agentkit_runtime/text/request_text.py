@@ -2,39 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
+from agentkit_runtime.chat import ChatMessage, ChatTool, ChatToolCall
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.json_check import check_json
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """What gets into the prompt."""
+def check_messages(messages: Sequence[ChatMessage], first: int = 0) -> None:
+    """Raise `RequestRejected`, naming the field, for text that is not Unicode.
 
-    messages: tuple[ChatMessage, ...]
-    tools: tuple[ChatTool, ...]
+    `first` is the rank of the first of `messages` in its request.
+    """
+    for i, message in enumerate(messages, first):
+        for field, text in message_texts(message):
+            _check_unicode(f"messages[{i}].{field}", text)
 
 
-def check_request(request: ChatRequest) -> None:
-    """Raise `RequestRejected`, naming the field, for what no template could render."""
-    if not request.messages:
-        raise RequestRejected("there are no messages; give at least one", field="messages")
-    names = [tool.name for tool in request.tools]
+def check_tools(tools: Sequence[ChatTool]) -> None:
+    """Raise `RequestRejected`, naming the field, for tools that no template could render."""
+    names = [tool.name for tool in tools]
     for name in names:
         if names.count(name) > 1:
             raise RequestRejected(f"two tools are called {name!r}", field="tools")
-    for i, tool in enumerate(request.tools):
+    for i, tool in enumerate(tools):
         check_json(tool.parameters, f"tools[{i}].parameters")
-    for field, text in texts_of(request):
-        if not _is_unicode(text):
-            raise RequestRejected(
-                f"{field} holds a lone surrogate, which is not a character; "
-                "decode the text properly or replace it",
-                field=field,
-            )
+        for field, text in tool_texts(tool):
+            _check_unicode(f"tools[{i}].{field}", text)
+
+
+def _check_unicode(field: str, text: str) -> None:
+    if not _is_unicode(text):
+        raise RequestRejected(
+            f"{field} holds a lone surrogate, which is not a character; "
+            "decode the text properly or replace it",
+            field=field,
+        )
 
 
 def _is_unicode(text: str) -> bool:
@@ -45,22 +48,28 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def texts_of(request: ChatRequest) -> Iterator[tuple[str, str]]:
-    """Every string from outside that gets into the prompt, with the name of its field."""
-    for i, message in enumerate(request.messages):
-        yield f"messages[{i}].content", message.content
-        if message.tool_call_id is not None:
-            yield f"messages[{i}].tool_call_id", message.tool_call_id
-        for k, call in enumerate(message.tool_calls):
-            field = f"messages[{i}].tool_calls[{k}]"
-            yield f"{field}.id", call.id
-            yield f"{field}.name", call.name
-            yield f"{field}.arguments", call.arguments
-    for i, tool in enumerate(request.tools):
-        yield f"tools[{i}].name", tool.name
-        yield f"tools[{i}].description", tool.description
-        for text in _strings_in(tool.parameters):
-            yield f"tools[{i}].parameters", text
+def content_bytes(messages: Sequence[ChatMessage]) -> int:
+    """UTF-8 bytes of the messages' contents."""
+    return sum(len(message.content.encode("utf-8", "surrogatepass")) for message in messages)
+
+
+def message_texts(message: ChatMessage) -> Iterator[tuple[str, str]]:
+    """Every string of a message that gets into the prompt, with the name of its field."""
+    yield "content", message.content
+    if message.tool_call_id is not None:
+        yield "tool_call_id", message.tool_call_id
+    for k, call in enumerate(message.tool_calls):
+        yield f"tool_calls[{k}].id", call.id
+        yield f"tool_calls[{k}].name", call.name
+        yield f"tool_calls[{k}].arguments", call.arguments
+
+
+def tool_texts(tool: ChatTool) -> Iterator[tuple[str, str]]:
+    """Every string of a tool that gets into the prompt, with the name of its field."""
+    yield "name", tool.name
+    yield "description", tool.description
+    for text in _strings_in(tool.parameters):
+        yield "parameters", text
 
 
 def _strings_in(value: object) -> Iterator[str]:
@@ -75,25 +84,19 @@ def _strings_in(value: object) -> Iterator[str]:
             yield from _strings_in(item)
 
 
-def with_texts_changed(request: ChatRequest, change: Callable[[str], str]) -> Conversation:
-    """The conversation with `change` applied to every string from outside."""
-    return Conversation(
-        tuple(_mapped_message(message, change) for message in request.messages),
-        tuple(
-            ChatTool(
-                name=change(tool.name),
-                description=change(tool.description),
-                parameters={
-                    change(str(key)): _mapped_value(value, change)
-                    for key, value in tool.parameters.items()
-                },
-            )
-            for tool in request.tools
-        ),
+def with_tool_changed(tool: ChatTool, change: Callable[[str], str]) -> ChatTool:
+    """The tool with `change` applied to every string of it."""
+    return ChatTool(
+        name=change(tool.name),
+        description=change(tool.description),
+        parameters={
+            change(str(key)): _mapped_value(value, change) for key, value in tool.parameters.items()
+        },
     )
 
 
-def _mapped_message(message: ChatMessage, change: Callable[[str], str]) -> ChatMessage:
+def with_message_changed(message: ChatMessage, change: Callable[[str], str]) -> ChatMessage:
+    """The message with `change` applied to every string of it."""
     call_id = message.tool_call_id
     return ChatMessage(
         role=message.role,

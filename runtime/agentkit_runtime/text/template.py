@@ -11,13 +11,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jinja2
 import jinja2.ext
 import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
+import jinja2.runtime
 import jinja2.sandbox
 
 from agentkit_runtime.errors import RequestRejected, UnsupportedModel
@@ -113,8 +114,24 @@ _RENDERING_FAILS = (
 )
 
 
+class _Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+    """The sandbox, with short cuts for what a template asks most often, once for each message."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Fields of messages, and the public state of a loop; everything else as ever."""
+        if type(obj) is dict:
+            if attribute in obj and not hasattr(dict, attribute):
+                return obj[attribute]
+        elif type(obj) is jinja2.runtime.LoopContext and attribute in _LOOP_STATE:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
+
+_LOOP_STATE = frozenset({"first", "last", "index", "index0", "length", "previtem", "nextitem"})
+
+
 def _environment() -> jinja2.sandbox.ImmutableSandboxedEnvironment:
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],

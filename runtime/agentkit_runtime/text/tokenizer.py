@@ -99,15 +99,16 @@ class Tokenizer:
         return [token_id for piece in pieces for token_id in piece.ids]
 
     def split_rendered(
-        self, text: str, escape: str | None, *, tenant: str = ""
+        self, text: str, escape: str | None, *, tenant: str = "", start: int = 0
     ) -> Iterator[RenderedPiece]:
         """The pieces of a template's output, in order. Each special token is a piece of its own.
 
         The ids of a piece depend on that piece alone (and on whether it starts the text), so a cut
-        between pieces is a cut between ids.
+        between pieces is a cut between ids. `start` skips the text before it, and must be 0 or
+        the start of a special piece of it; see `longest_special`.
         """
-        position = 0
-        for match in self._special_pattern.finditer(text) if self._special_pattern else ():
+        position = start
+        for match in self._special_pattern.finditer(text, start) if self._special_pattern else ():
             if match.start() > position:
                 yield self._plain_piece(text, position, match.start(), escape, tenant)
             matched = match[0] if match[0] in self._special_ids else match[0].strip()
@@ -116,6 +117,16 @@ class Tokenizer:
             position = match.end()
         if position < len(text):
             yield self._plain_piece(text, position, len(text), escape, tenant)
+
+    @cached_property
+    def longest_special(self) -> int:
+        """Characters of the longest special token's text.
+
+        A special piece at `start` is one in every text that agrees up to `start + longest_special`:
+        more text can only change the pieces of a place where a longer special token could still
+        become complete.
+        """
+        return max(map(len, self.special_texts), default=0)
 
     def loses_text(self, text: str) -> bool:
         """Whether `text` holds bytes that the vocabulary cannot write (rare control characters)."""

@@ -23,8 +23,14 @@ NONCHARACTERS = tuple(chr(code) for code in range(0xFDD0, 0xFDF0))
 
 def choose_mark(texts: Sequence[str]) -> str:
     """The first noncharacter that is in none of `texts`."""
+    return free_mark(mark for mark in NONCHARACTERS if any(mark in text for text in texts))
+
+
+def free_mark(used: Iterable[str]) -> str:
+    """The first noncharacter that is not among those `used`."""
+    taken = frozenset(used)
     for mark in NONCHARACTERS:
-        if not any(mark in text for text in texts):
+        if mark not in taken:
             return mark
     raise RequestRejected("the text uses all 32 noncharacters U+FDD0..U+FDEF; remove them")
 
@@ -40,7 +46,8 @@ class Marker:
         self._inside = _starts_pattern(texts)
         prefixes = {text[:length] for text in texts for length in range(1, len(text))}
         self._longest_prefix = max(map(len, prefixes), default=0)
-        self._prefixes = prefixes
+        starts = "|".join(map(re.escape, sorted(prefixes, key=len, reverse=True)))
+        self._dangling = re.compile(f"(?:{starts})\\Z") if prefixes else None
 
     def mark(self, text: str, mark: str) -> str:
         """`text` with `mark` put into every special token's text, and behind a dangling start."""
@@ -49,9 +56,14 @@ class Marker:
         marked = self._inside.sub(lambda match: match[0] + mark, text)
         return marked + mark if self._dangles(text) else marked
 
+    def needs_mark(self, text: str) -> bool:
+        """Whether `mark` would change `text`."""
+        return self._inside is not None and bool(self._inside.search(text) or self._dangles(text))
+
     def _dangles(self, text: str) -> bool:
-        lengths = range(1, min(self._longest_prefix, len(text)) + 1)
-        return any(text[-length:] in self._prefixes for length in lengths)
+        return self._dangling is not None and bool(
+            self._dangling.search(text, max(0, len(text) - self._longest_prefix))
+        )
 
 
 def _starts_pattern(texts: list[str]) -> re.Pattern[str] | None:

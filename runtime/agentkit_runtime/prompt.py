@@ -1,0 +1,106 @@
+"""From a chat request to the prompt's ids, with what earlier requests have left to be used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentkit_runtime.chat import ChatRequest
+from agentkit_runtime.prompt_memory import Cut, KnownPrompt, PromptMemory, thinned
+from agentkit_runtime.text.front import NO_FRONT
+from agentkit_runtime.text.render import Renderer, Written
+from agentkit_runtime.text.tokenizer import RenderedPiece
+from agentkit_runtime.token_memory import Piece, PromptIds, TokenMemory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A rendered and tokenised request."""
+
+    ids: tuple[int, ...]
+    n_reused_ids: int
+    """Ids that are those of earlier replies and were not made by tokenising."""
+    written: Written
+    end: PromptIds
+    """Where a reply's ids are remembered from."""
+    n_known_chars: int
+    """Characters of the text whose ids were known from an earlier request."""
+    warnings: tuple[str, ...]
+
+
+class PromptBuilder:
+    """Renders and tokenises requests for one model. Thread-safe.
+
+    The ids are those of the whole rendered text; the memories only spare work, and put the ids of
+    generated replies in the place of those that tokenising gives.
+    """
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        replies: TokenMemory,
+        prompts: PromptMemory | None = None,
+    ) -> None:
+        self._renderer = renderer
+        self._tokenizer = renderer.tokenizer
+        self._replies = replies
+        self._prompts = PromptMemory() if prompts is None else prompts
+
+    def build(
+        self, namespace: bytes, request: ChatRequest, *, add_generation_prompt: bool = True
+    ) -> Prompt:
+        """The prompt's ids.
+
+        Raises:
+            RequestRejected: no prompt can be made of the request; `field` says why.
+        """
+        name = hash((request.tenant, *(tool.name for tool in request.tools)))
+        known = self._prompts.find(namespace, name, request.messages)
+        written = self._renderer.write(
+            request,
+            NO_FRONT if known is None else known.front,
+            add_generation_prompt=add_generation_prompt,
+        )
+        prompt, kept = self._tokenised(namespace, request.tenant, written, known)
+        self._prompts.keep(namespace, name, kept)
+        return prompt
+
+    def _tokenised(
+        self, namespace: bytes, tenant: str, written: Written, known: KnownPrompt | None
+    ) -> tuple[Prompt, KnownPrompt]:
+        text, escape = written.marked_text, written.escape
+        cuts: list[Cut] = []
+        ids = self._replies.begin(namespace)
+        if known is not None:
+            cuts += known.common_cuts(text, escape, self._tokenizer.longest_special)
+        if known is not None and cuts:
+            ids = self._replies.resume(cuts[-1].ids, known.ids)
+        start = cuts[-1].n_chars if cuts else 0
+        for piece in self._tokenizer.split_rendered(text, escape, tenant=tenant, start=start):
+            if piece.is_special and piece.start > start:
+                cuts.append(Cut(piece.start, ids.cut()))
+            ids.add(_piece(piece, text, escape))
+        recalled = ids.recalled()
+        prompt = Prompt(
+            ids=recalled.ids,
+            n_reused_ids=recalled.n_reused_ids,
+            written=written,
+            end=ids,
+            n_known_chars=start,
+            warnings=(
+                *written.warnings,
+                *self._renderer.losses(_unmarked(text[start:], escape)),
+            ),
+        )
+        kept = KnownPrompt(
+            front=written.front, text=text, escape=escape, cuts=thinned(cuts), ids=recalled.ids
+        )
+        return prompt, kept
+
+
+def _piece(piece: RenderedPiece, text: str, escape: str | None) -> Piece:
+    plain = _unmarked(text[piece.start : piece.end], escape)
+    return Piece(plain, piece.ids, piece.is_special)
+
+
+def _unmarked(text: str, mark: str | None) -> str:
+    return text if mark is None else text.replace(mark, "")
