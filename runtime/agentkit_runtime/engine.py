@@ -22,6 +22,9 @@ from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
 
 T = TypeVar("T")
 
+_REST_S = 0.002
+"""Longest wait before requests that cannot run yet are looked at again; a command ends it."""
+
 
 class Generation:
     """The events of one request, as an async iterator, for the event loop that submitted it."""
@@ -173,9 +176,17 @@ class Engine:
                 return False
         while self._commands:  # one by one: those behind a failing one are not lost
             self._commands.popleft()()
-        self._core.step()
+        computed = self._core.step()
         self._publish()
+        if not computed and not self._core.idle:
+            self._rest()
         return True
+
+    def _rest(self) -> None:
+        """Every request waits for something outside, such as blocks from a disk: do not spin."""
+        with self._wake:
+            if not (self._commands or self._closing):
+                self._wake.wait(_REST_S)
 
     def _publish(self) -> None:
         """Deliver a step's events; whoever sees the end of a request also sees its slots free."""
