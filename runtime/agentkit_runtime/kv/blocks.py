@@ -15,6 +15,7 @@ from agentkit_runtime.kv.tiers.base import (
     BLOCK_TOKENS,
     Block,
     Medium,
+    block_hash,
     chain,
     first_parent,
 )
@@ -36,12 +37,19 @@ class BlockIndex:
         """The tree has learned `tokens` behind the first `n_known`; they end at `node`."""
         if len(tokens) // BLOCK_BYTES == n_known // BLOCK_TOKENS:
             return  # no block was completed
-        parent = last_name(node)
+        parent = name = last_name(node)
         first = n_known // BLOCK_TOKENS * BLOCK_BYTES
-        names = chain(parent, tokens[first:] if first else tokens)
-        _distribute(node, names, n_known)
+        end = len(tokens) // BLOCK_BYTES * BLOCK_BYTES
+        names: list[bytes] = []
+        for start in range(first, end, BLOCK_BYTES):  # `chain`, without copying the tokens first
+            name = block_hash(name, tokens[start : start + BLOCK_BYTES])
+            names.append(name)
+        if node.start <= n_known:
+            node.names += names
+        else:
+            _distribute(node, names, n_known)
         if self.log is not None:
-            token_ids = tokens[first : first + len(names) * BLOCK_BYTES]
+            token_ids = tokens[first:end]
             self.log.emit(
                 BlockStored(
                     tuple(names),

@@ -80,6 +80,22 @@ def drop(extents: Sequence[Extent], n_slots: int) -> list[Extent]:
     return split(extents, n_slots)[1]
 
 
+def split_last(extents: Sequence[Extent], n_slots: int) -> tuple[list[Extent], list[Extent]]:
+    """All but the last `n_slots` slots, and these. Looks at the extents from their end."""
+    missing = n_slots
+    index = len(extents)
+    while missing > 0 and index:
+        index -= 1
+        missing -= extents[index].length
+    if n_slots < 0 or missing > 0:
+        raise ValueError(f"cannot take {n_slots!r} slots where {total(extents)!r} are")
+    head, tail = list(extents[:index]), list(extents[index:])
+    if missing:
+        head.append(tail[0].head(-missing))
+        tail[0] = tail[0].tail(-missing)
+    return head, tail
+
+
 def differing(mine: Sequence[Extent], canonical: Sequence[Extent]) -> list[Extent]:
     """The slots of `mine` that are not the slot which `canonical` has at the same position.
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from agentkit_runtime.errors import OutOfSlots
 from agentkit_runtime.kv.blocks import BlockIndex
-from agentkit_runtime.kv.extent import coalesce, drop, take, total
+from agentkit_runtime.kv.extent import append_run, coalesce, drop, split, split_last, take, total
 from agentkit_runtime.kv.labels import Labels
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.pins import PinQuota, Pins
@@ -214,18 +214,21 @@ class LeasedSlots:
             return
         if lease.node.condemned:
             return  # pruned meanwhile: what hangs on it is not shared any more
-        own, behind = take(lease.extents, n_tokens), drop(lease.extents, n_tokens)
-        node, extents, duplicates = self._tree.insert(lease.root, tokens, own, holder=lease.node)
+        committed = lease.committed
+        shared, private = split_last(lease.extents, lease.capacity - committed)
+        own, behind = split(private, n_tokens - committed)
+        node, extents, duplicates = self._tree.extend(lease.node, tokens, own)
         if node is not lease.node:
             if lease.label is not None:
                 self._labels.move(lease.label, lease.node, node)
-            self._tree.lock(node)
-            self._tree.unlock(lease.node)
+            self._tree.move_lock(lease.node, node)
             lease.node = node
-        self.counters.inserted += n_tokens - lease.committed
         lease.tokens = tokens
         # The lease must have left its duplicates before anyone else can be given them.
-        lease.extents = coalesce(extents, behind)
+        for run in (*extents, *behind):
+            append_run(shared, run)
+        lease.extents = shared
+        self.counters.inserted += n_tokens - committed
         if duplicates:
             n_duplicates = total(duplicates)
             self.counters.duplicated += n_duplicates

@@ -177,6 +177,28 @@ class RadixTree:
                 self._watcher.stored(node, tokens, known.length)
         return Insertion(node, coalesce(known.extents, new_runs), differing(brought, known.extents))
 
+    def extend(self, holder: Node, tokens: bytes, extents: Sequence[Extent]) -> Insertion:
+        """`insert` for who has `holder` locked: looks only at what is behind its end.
+
+        `tokens` must start with those of the path to `holder`, which is not checked. `extents` are
+        the slots of the tokens behind it, and so are those of the result.
+        """
+        self._now = now = self._clock()
+        step: Node | None = holder
+        while step is not None:
+            step.last_used = now
+            step = step.parent
+        n_held = holder.end
+        node, length, known = self._follow(holder, tokens, n_held * TOKEN_BYTES, [], now)
+        brought, new_runs = split(extents, length - n_held) if known else ([], extents)
+        if new_runs:
+            node = self._append(node, tokens[length * TOKEN_BYTES :], new_runs, holder)
+            if self._watcher is not None:
+                self._watcher.stored(node, tokens, length)
+        if not known:
+            return Insertion(node, list(new_runs), [])
+        return Insertion(node, coalesce(known, new_runs), differing(brought, known))
+
     def overlay(self, name: bytes, base: Node, owner: bytes) -> RootNode:
         """The root `name` for what namespace `owner` has behind `base`; made when it is not there.
 
@@ -222,6 +244,17 @@ class RadixTree:
                     self._evictable += step.extent.length
                     self._settle(step)
             step = parent
+
+    def move_lock(self, old: Node, new: Node) -> None:
+        """Lock `new`, which lies below `old` or is it, and undo one lock of `old`."""
+        step = new
+        while step is not old:
+            if not step.locks:
+                self._evictable -= step.extent.length
+                self._protected += step.extent.length
+            step.locks += 1
+            assert step.parent is not None, "the new node lies below the old one"
+            step = step.parent
 
     def evict(self, n_tokens: int) -> list[Extent]:
         """Forget `n_tokens` unlocked tokens, or all there are; returns their slots.
@@ -288,24 +321,31 @@ class RadixTree:
         return root
 
     def _descend(self, root: RootNode, tokens: bytes, now: int) -> Match:
-        node: Node = root
         offset = 0
         extents: list[Extent] = []
         root.last_used = now
         if root.parent is not None:
             offset = root.start * TOKEN_BYTES
             extents = _use_base(root, now)
+        return self._follow(root, tokens, offset, extents, now)
+
+    def _follow(
+        self, node: Node, tokens: bytes, offset: int, extents: list[Extent], now: int
+    ) -> Match:
+        """Go down from `node`, which ends at byte `offset`; appends to `extents`."""
         n_bytes = len(tokens)
         while offset < n_bytes:
             child = node.children.get(tokens[offset : offset + TOKEN_BYTES])
             if child is None:
                 break
-            if not tokens.startswith(child.edge, offset):
-                child = self._split(child, common_prefix(tokens, offset, child.edge))
+            edge = child.edge
+            if not tokens.startswith(edge, offset):
+                child = self._split(child, common_prefix(tokens, offset, edge))
+                edge = child.edge
             child.last_used = now
             child.hits += 1
             append_run(extents, child.extent)
-            offset += len(child.edge)
+            offset += len(edge)
             node = child
         return Match(node, offset // TOKEN_BYTES, extents)
 
@@ -333,7 +373,9 @@ class RadixTree:
         parent.children[head.edge[:TOKEN_BYTES]] = head
         return head
 
-    def _append(self, node: Node, tokens: bytes, runs: list[Extent], holder: Node | None) -> Node:
+    def _append(
+        self, node: Node, tokens: bytes, runs: Sequence[Extent], holder: Node | None
+    ) -> Node:
         """Hang one node for each run below `node`, or grow `node`; returns the last one."""
         offset = 0
         for run in runs:
