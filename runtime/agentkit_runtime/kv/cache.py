@@ -74,6 +74,10 @@ class KvCache(LeasedSlots):
         self.tick()
         self._labels.hint(hint)
 
+    def expects(self, scope: Scope) -> bool:
+        """Whether a hint said that such a request would come about now."""
+        return self._labels.expects(scope)
+
     # -- pins, published prefixes ---------------------------------------------------------------
 
     def pin(

@@ -108,6 +108,13 @@ class Labels:
         """All labels of a tenant that have a tag."""
         return list(self._by_tag.get((tenant, tag), ()))
 
+    def expects(self, scope: Scope) -> bool:
+        """Whether a hint said that this session, or one of these tags, would come about now."""
+        label = None if scope.session is None else self._labels.get((scope.tenant, scope.session))
+        if label is not None and label.wanted_until_s > self._clock():
+            return True
+        return any((scope.tenant, tag) in self._expected for tag in scope.tags)
+
     def forget(self, label: Label) -> None:
         """Drop a label; what it was on becomes ordinary."""
         for node in label.ends:
