@@ -187,13 +187,15 @@ def test_what_was_not_used_for_longest_leaves_first_also_after_a_restart(tmp_pat
     for i in range(3):
         write(disk, i, used_s=float(i))
     assert read(disk, 0) == rows(0)
-    disk.close()
-    disk = disk_in(tmp_path, max_blocks=3)
     write(disk, 3, used_s=3.0)
     assert set(disk.names()) == {name(0), name(2), name(3)}
-    disk.touch(name(2), 1e12)
+    disk.close()
+    disk = disk_in(tmp_path, max_blocks=3)
     write(disk, 4, used_s=4.0)
-    assert set(disk.names()) == {name(0), name(2), name(4)}
+    assert set(disk.names()) == {name(0), name(3), name(4)}
+    disk.touch(name(3), 1e12)
+    write(disk, 5, used_s=5.0)
+    assert set(disk.names()) == {name(0), name(3), name(5)}
     disk.close()
 
 

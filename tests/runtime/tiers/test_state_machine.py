@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from agentkit_runtime.kv.extent import Extent
 from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, Medium, TierChange
+from agentkit_runtime.kv.tiers.disk_file import HEADER_BYTES
 from agentkit_runtime.kv.tiers.fetch import TierFetch
 from tests.runtime.tiers.support import BLOCK, Bench, bench, content, disk_in, names_of, on_device
 
@@ -87,6 +88,15 @@ class TierMachine(RuleBasedStateMachine):
     @rule()
     def read(self) -> None:
         self.bench.readers.run(1)
+
+    @rule(data=st.data(), byte=st.integers(0, BLOCK + HEADER_BYTES - 1))
+    def damage(self, data: st.DataObject, byte: int) -> None:
+        files = sorted(self.folder.glob(f"kv-1/{HEX}/*/*.kv"))
+        if files:
+            path = data.draw(st.sampled_from(files))
+            rows = bytearray(path.read_bytes())
+            rows[byte] ^= 1
+            path.write_bytes(rows)
 
     @rule(space=st.one_of(st.none(), SPACES))
     def forget(self, space: bytes | None) -> None:

@@ -135,13 +135,14 @@ def test_a_fetch_is_done_when_its_leading_blocks_are_known(tmp_path: Path) -> No
 
 def test_a_block_that_cannot_be_read_ends_the_fetch_before_it(tmp_path: Path) -> None:
     first = bench(disk=disk_in(tmp_path))
-    names = first.save(b"ns", b"abc")
+    names = first.save(b"ns", b"abcd")
     first.tiers.close()
-    next(tmp_path.rglob(f"{names[1].hex()}.kv")).write_bytes(b"short")
 
     b = bench(disk=disk_in(tmp_path))
+    next(tmp_path.rglob(f"{names[1].hex()}.kv")).write_bytes(b"short")
     assert b.restore(names) == names[:1]
     assert b.tiers.held(names) == 1
+    assert b.tiers.stats().hits_disk == 1  # nothing behind it is read in vain
     b.tiers.close()
 
 
@@ -195,7 +196,9 @@ def test_a_parent_that_could_not_be_copied_hides_its_children_and_nothing_else()
     assert b.restore(names) == names
 
 
-def test_what_could_not_be_copied_is_not_written_either(tmp_path: Path) -> None:
+def test_what_could_not_be_copied_is_not_written_either(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """R8: a failed copy is not taken for a done one."""
     b = bench(disk=disk_in(tmp_path))
     b.pool.fails = True
@@ -203,6 +206,7 @@ def test_what_could_not_be_copied_is_not_written_either(tmp_path: Path) -> None:
     b.writer.run()
     assert b.tiers.held(names) == 0
     assert not list(tmp_path.rglob("*.kv"))
+    assert len(caplog.records) == 1
     b.tiers.close()
 
 
