@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import torch
 
-from agentkit_runtime.attention.base import ForwardBatch
+from agentkit_runtime.attention.base import AttentionStats, ForwardBatch
+from agentkit_runtime.attention.plan import AttentionPlan, CausalPart, Lane, ReadPart
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.kv.namespace import Identity
 from agentkit_runtime.kv.pool import KvStorage
@@ -51,6 +52,7 @@ class ScriptedDecoder:
 
     def __init__(self, config: ModelConfig, next_token: NextToken) -> None:
         self.config = config
+        self.attention = OneByOne()
         self._next_token = next_token
 
     def forward(self, batch: ForwardBatch, storage: KvStorage) -> torch.Tensor:
@@ -61,6 +63,26 @@ class ScriptedDecoder:
         for index, row in enumerate(batch.logit_rows.tolist()):
             logits[index, self._next_token(_context(batch, memory, row))] = 100.0
         return logits
+
+
+class OneByOne:
+    """Plans a read for each extent of each lane: nothing is shared or gathered."""
+
+    stats = AttentionStats()
+
+    def plan(self, lanes: Sequence[Lane]) -> AttentionPlan:
+        """One read for each extent of a lane's past, and its own tokens."""
+        reads: list[ReadPart] = []
+        causal: list[CausalPart] = []
+        positions: list[int] = []
+        for lane in lanes:
+            row, first = len(positions), 0
+            for extent in lane.past:
+                reads.append(ReadPart(row, lane.n_new, extent, first))
+                first += extent.length
+            causal.append(CausalPart(row, lane.n_new))
+            positions += range(lane.position, lane.position + lane.n_new)
+        return AttentionPlan(positions=tuple(positions), reads=tuple(reads), causal=tuple(causal))
 
 
 def _context(batch: ForwardBatch, memory: torch.Tensor, row: int) -> list[int]:
