@@ -20,6 +20,8 @@ from agentkit_runtime.kv.format import KvFormat, bytes_per_token
 from agentkit_runtime.kv.formats import float_format
 from agentkit_runtime.kv.namespace import Identity
 from agentkit_runtime.kv.pool import KvStorage, SlotAllocator
+from agentkit_runtime.kv.tiers.base import Tiers
+from agentkit_runtime.kv.tiers.open import TierOptions, open_tiers
 from agentkit_runtime.kv.tree import RadixTree
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.loading import Checkpoint, ModelFiles, locate, open_checkpoint
@@ -59,14 +61,31 @@ class EngineOptions:
     """KV slots, in tokens; None takes up to a quarter of the memory, at most 65,536."""
     threads: int | None = None
     """CPU threads of torch, for the whole process; None leaves torch's choice."""
+    host_cache_bytes: int | None = None
+    """Host memory for KV that had to leave the pool; None is 1 GiB with a disk cache, else none."""
+    disk_cache: Path | None = None
+    """Folder for KV that outlives the process; None keeps none. For one engine at a time."""
+    disk_cache_bytes: int = 16 << 30
+    """Most bytes of all files in that folder."""
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
+
+    @property
+    def tiers(self) -> TierOptions | None:
+        """What to keep beside the pool; None is nothing."""
+        if self.host_cache_bytes is None and self.disk_cache is None:
+            return None
+        return TierOptions(
+            host_bytes=self.host_cache_bytes or 1 << 30,
+            disk_folder=self.disk_cache,
+            disk_bytes=self.disk_cache_bytes,
+        )
 
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
-        for name in ("max_slots", "threads"):
+        for name in ("max_slots", "threads", "host_cache_bytes", "disk_cache_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
@@ -144,8 +163,24 @@ def _core_of(checkpoint: Checkpoint, options: EngineOptions) -> tuple[EngineCore
         dtype=dtype,
         kv_format=kv_format,
         options=options.scheduler,
+        tiers=_tiers_of(checkpoint, options, dtype),
     )
     return core, dtype
+
+
+def _tiers_of(
+    checkpoint: Checkpoint, options: EngineOptions, dtype: torch.dtype
+) -> Callable[[KvStorage], Tiers] | None:
+    tiers = options.tiers
+    if tiers is None:
+        return None
+    return lambda storage: open_tiers(
+        storage,
+        tiers,
+        identity=f"{checkpoint.fingerprint}/{dtype}",
+        weights=checkpoint.config.block_weights,
+        compute_dtype=dtype,
+    )
 
 
 def kv_format_of(options: EngineOptions, dtype: torch.dtype) -> KvFormat:
@@ -161,13 +196,14 @@ def build_core(
     dtype: torch.dtype = torch.float32,
     kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
+    tiers: Callable[[KvStorage], Tiers] | None = None,
     clock: Callable[[], float] = time.monotonic,
     check_every_step: bool = False,
 ) -> EngineCore:
     """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together.
 
-    `kv_format` None stores keys and values as they are computed. `clock` and `check_every_step`:
-    see `EngineCore`.
+    `kv_format` None stores keys and values as they are computed. `tiers` makes slower tiers for the
+    pool. `clock` and `check_every_step`: see `EngineCore`.
     """
     config = decoder.config
     kv_format = kv_format or float_format(dtype)
@@ -188,6 +224,8 @@ def build_core(
             "take fewer slots (max_slots, or --slots)"
         ) from error
     cache = KvCache(SlotAllocator(n_slots), RadixTree())
+    if tiers is not None:
+        cache.attach_tiers(tiers(storage))
     return EngineCore(
         decoder=decoder,
         storage=storage,

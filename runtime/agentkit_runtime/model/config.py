@@ -42,6 +42,12 @@ class ModelConfig:
     tied_embeddings: bool = False
     sliding_window: int | None = None
 
+    @property
+    def block_weights(self) -> int:
+        """Weights of the layers: what each token is multiplied with, without embeddings."""
+        attention = 2 * (self.n_heads + self.n_kv_heads) * self.head_dim
+        return self.n_layers * self.hidden * (attention + 3 * self.intermediate)
+
     def __post_init__(self) -> None:
         if self.n_heads % self.n_kv_heads:
             raise ValueError(

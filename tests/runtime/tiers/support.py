@@ -57,8 +57,9 @@ class ByHand(Executor):
         self.waiting: deque[Callable[[], object]] = deque()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.waiting.append(lambda: fn(*args, **kwargs))
-        return Future()
+        future = Promise(self)
+        self.waiting.append(lambda: future.set_result(fn(*args, **kwargs)))
+        return future
 
     def run(self, n: int | None = None) -> None:
         for _ in range(len(self.waiting) if n is None else n):
@@ -69,6 +70,19 @@ class ByHand(Executor):
             self.waiting.clear()
         while self.waiting:
             self.run()
+
+
+class Promise(Future[Any]):
+    """Who waits for it makes it come true."""
+
+    def __init__(self, executor: ByHand) -> None:
+        super().__init__()
+        self._executor = executor
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self.done():
+            self._executor.run()
+        return super().result(0)
 
 
 @dataclass

@@ -14,6 +14,7 @@ from agentkit_runtime.kv.tiers import measure
 from agentkit_runtime.kv.tiers.base import Block
 from agentkit_runtime.kv.tiers.open import TierOptions, open_tiers
 from agentkit_runtime.kv.tiers.tiered import HostAndDiskTiers
+from agentkit_runtime.load import EngineOptions
 from tests.runtime.tiers.support import arrive, names_of
 
 SLOW_MODEL = 10**13
@@ -146,3 +147,12 @@ def test_speeds_are_bytes_and_operations_over_seconds(tmp_path: Path) -> None:
 
 def test_a_disk_that_cannot_be_measured_is_taken_to_be_slow(tmp_path: Path) -> None:
     assert measure.disk_speed(tmp_path / "nowhere", ticking(0.5)) == measure.SLOWEST_DISK
+
+
+def test_an_engine_keeps_nothing_beside_the_pool_unless_it_is_asked_to() -> None:
+    assert EngineOptions().tiers is None
+    assert EngineOptions(host_cache_bytes=5).tiers == TierOptions(host_bytes=5)
+    only_disk = EngineOptions(disk_cache=Path("kv"), disk_cache_bytes=7).tiers
+    assert only_disk == TierOptions(host_bytes=1 << 30, disk_folder=Path("kv"), disk_bytes=7)
+    with pytest.raises(ValueError, match="host_cache_bytes must be at least 1, got 0"):
+        EngineOptions(host_cache_bytes=0)

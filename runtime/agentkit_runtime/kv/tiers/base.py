@@ -133,5 +133,11 @@ class Tiers(Protocol):
         logged.
         """
 
+    def flush(self) -> bool:
+        """Wait until what was saved outlives the process; False, at once, where nothing does.
+
+        For a caller that is about to end: this is the one call that waits for a disk.
+        """
+
     def close(self) -> None:
         """Finish writing, end the threads. Idempotent."""

@@ -183,6 +183,14 @@ class HostAndDiskTiers:
             restored_tokens=counters.restored_tokens,
         )
 
+    def flush(self) -> bool:
+        """See `Tiers.flush`."""
+        if self._writes is None or self._closed:
+            return False
+        self._writes.flush()
+        self._changes.tell()
+        return True
+
     def close(self) -> None:
         """See `Tiers.close`."""
         if self._closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from agentkit_runtime.kv.tiers.arena import HostArena
@@ -69,18 +69,22 @@ class WriteBehind:
         """Queue the deletion of what the disk forgot."""
         self._submit(self._disk.sweep)
 
+    def flush(self) -> None:
+        """Wait until all that was queued so far is written, or lost."""
+        self._submit(lambda: None).result()
+
     def close(self) -> None:
         """Write all that waits, then end the thread."""
         self._writer.shutdown(wait=True)
 
-    def _submit(self, work: Callable[[], None]) -> None:
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
         def run() -> None:
             try:
                 work()
             except Exception:  # nobody looks at the future, and the block can be computed
                 _log.exception("writing KV to disk failed")
 
-        self._writer.submit(run)
+        return self._writer.submit(run)
 
     def _write(self, write: _Write) -> None:
         block = write.block
