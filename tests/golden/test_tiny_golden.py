@@ -15,6 +15,7 @@ import torch
 
 from agentkit_runtime.loading import ModelFiles, open_checkpoint
 from agentkit_runtime.loading.checkpoint import Checkpoint
+from agentkit_runtime.model.blocks import Blocks
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
 
@@ -44,6 +45,9 @@ class Reshaped:
 
     def tensor(self, name: str) -> torch.Tensor:
         return self.inner.tensor(name)
+
+    def blocks(self, name: str) -> Blocks | None:
+        return self.inner.blocks(name)
 
 
 def _open(folder: Path) -> Checkpoint:

@@ -10,6 +10,7 @@ from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_checkpoint import GgufCheckpoint
 from agentkit_runtime.loading.model_files import ModelFiles
 from agentkit_runtime.loading.safetensors_dir import SafetensorsCheckpoint
+from agentkit_runtime.model.blocks import Blocks
 from agentkit_runtime.model.config import ModelConfig
 
 
@@ -37,6 +38,10 @@ class Checkpoint(Protocol):
 
         Nothing is kept: the peak memory of loading is the caller's plus one tensor.
         """
+
+    def blocks(self, name: str) -> Blocks | None:
+        """The matrix as the integers that the file stores, without any rounding; None if the file
+        stores something else."""
 
 
 def open_checkpoint(files: ModelFiles) -> Checkpoint:

@@ -14,9 +14,11 @@ from types import MappingProxyType
 
 import torch
 
+from agentkit_runtime.loading.gguf_blocks import BLOCK_BYTES, blocks_from_gguf
 from agentkit_runtime.loading.gguf_config import config_from_gguf
 from agentkit_runtime.loading.gguf_file import GgufFile
 from agentkit_runtime.loading.layout import EMBEDDING, FINAL_NORM, LM_HEAD, check_tensors
+from agentkit_runtime.model.blocks import Blocks
 
 _TOP_LEVEL = MappingProxyType(
     {
@@ -71,11 +73,34 @@ class GgufCheckpoint:
     def tensor(self, name: str) -> torch.Tensor:
         """Decode one tensor by its canonical name to a new float32 CPU tensor."""
         weight = self.file.tensor(self._stored_names[name])
+        n_heads = self._permuted_heads(name)
+        return weight if n_heads is None else unpermute_rotary_rows(weight, n_heads)
+
+    def blocks(self, name: str) -> Blocks | None:
+        """The matrix as the integers of the file; None for types that are not simple blocks."""
+        stored = self._stored_names[name]
+        info = self.file.tensors[stored]
+        if info.type_name not in BLOCK_BYTES or len(info.shape) != 2:
+            return None
+        n_out, n_in = info.shape
+        blocks = blocks_from_gguf(self.file.raw(stored), info.type_name, (n_out, n_in))
+        n_heads = self._permuted_heads(name)
+        if n_heads is None:
+            return blocks
+        minimum = blocks.minimum
+        return Blocks(
+            bits=blocks.bits,
+            codes=unpermute_rotary_rows(blocks.codes, n_heads),
+            scale=unpermute_rotary_rows(blocks.scale, n_heads),
+            minimum=None if minimum is None else unpermute_rotary_rows(minimum, n_heads),
+        )
+
+    def _permuted_heads(self, name: str) -> int | None:
+        """How many heads the tensor's rows make up, if the converter permuted them."""
         rotary = _ROTARY_NAME.search(name) if self._is_permuted else None
         if rotary is None:
-            return weight
-        n_heads = self.config.n_heads if rotary[1] == "q" else self.config.n_kv_heads
-        return unpermute_rotary_rows(weight, n_heads)
+            return None
+        return self.config.n_heads if rotary[1] == "q" else self.config.n_kv_heads
 
 
 def canonical_name(stored: str) -> str:

@@ -82,7 +82,7 @@ class GgufFile:
         """Decode one tensor to a new float32 CPU tensor; `KeyError` if there is no such name."""
         info = self.tensors[name]
         quant_type = gguf.GGMLQuantizationType[info.type_name]
-        raw = np.frombuffer(self._map, np.uint8, info.n_bytes, info.offset_bytes)
+        raw = self.raw(name)
         if quant_type.name == "F64":
             decoded = raw.view(np.float64).astype(np.float32)
         elif len(info.shape) > 1:
@@ -93,6 +93,11 @@ class GgufFile:
         # F32 comes back as a view of the read-only mapping, which must not escape from here.
         own = np.array(decoded, dtype=np.float32, copy=True, order="C")
         return torch.from_numpy(own).reshape(info.shape)
+
+    def raw(self, name: str) -> np.ndarray:
+        """A tensor's bytes: a view of the mapping, which must not outlive this file."""
+        info = self.tensors[name]
+        return np.frombuffer(self._map, np.uint8, info.n_bytes, info.offset_bytes)
 
     def sample_digest(self, *, sample_bytes: int = 1024) -> bytes:
         """SHA-256 over the header, the file size and samples of each tensor.

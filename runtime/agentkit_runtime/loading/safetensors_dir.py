@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.hf_config import config_from_hf
 from agentkit_runtime.loading.layout import LM_HEAD, check_tensors
+from agentkit_runtime.model.blocks import Blocks
 
 DTYPES = frozenset({"F32", "F16", "BF16"})
 """Storage types of weights that are read."""
@@ -54,6 +55,10 @@ class SafetensorsCheckpoint:
         with safe_open(path, framework="pt") as file:
             stored: torch.Tensor = file.get_tensor(name)
         return stored.to(torch.float32, copy=True)
+
+    def blocks(self, name: str) -> Blocks | None:
+        """None: weights that are stored as integers are refused when the folder is opened."""
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

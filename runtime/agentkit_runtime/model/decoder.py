@@ -39,7 +39,7 @@ class Decoder:
         Returns:
             [R, vocab] float32 logits of `batch.logit_rows`.
         """
-        hidden = functional.embedding(batch.token_ids, self._weights.embed)
+        hidden = self._weights.embed.rows(batch.token_ids)
         cos, sin = self._rope.at(batch.positions)
         for index, layer in enumerate(self._weights.layers):
             hidden = hidden + self._attend(hidden, layer, cos, sin, kv.layer(index), batch)
@@ -47,7 +47,7 @@ class Decoder:
         if batch.logit_rows.numel() != hidden.shape[0]:
             hidden = hidden.index_select(0, batch.logit_rows)
         hidden = self._norm(hidden, self._weights.final_norm)
-        return functional.linear(hidden, self._weights.lm_head).float()
+        return self._weights.lm_head(hidden).float()
 
     def _attend(
         self,
@@ -60,7 +60,7 @@ class Decoder:
     ) -> Tensor:
         config = self.config
         n_rows = hidden.shape[0]
-        qkv = functional.linear(self._norm(hidden, layer.attn_norm), layer.qkv, layer.qkv_bias)
+        qkv = layer.qkv(self._norm(hidden, layer.attn_norm))
         heads = qkv.view(n_rows, config.n_heads + 2 * config.n_kv_heads, config.head_dim)
         v = heads[:, config.n_heads + config.n_kv_heads :]
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -74,13 +74,14 @@ class Decoder:
             rotated = rotate(heads[:, : config.n_heads + config.n_kv_heads], cos, sin)
             q, k = rotated[:, : config.n_heads], rotated[:, config.n_heads :]
         k, v = pool.write(batch.slots, k, v)
+        q = pool.queries(q)
         mixed = self.attention.attend(q, k, v, pool, batch)
-        return functional.linear(mixed.reshape(n_rows, -1), layer.out)
+        return layer.out(mixed.reshape(n_rows, -1))
 
     def _mlp(self, hidden: Tensor, layer: LayerWeights) -> Tensor:
-        gate_up = functional.linear(self._norm(hidden, layer.mlp_norm), layer.gate_up)
+        gate_up = layer.gate_up(self._norm(hidden, layer.mlp_norm))
         gate, up = gate_up.chunk(2, dim=-1)
-        return functional.linear(functional.silu(gate).mul_(up), layer.down)
+        return layer.down(functional.silu(gate).mul_(up))
 
     def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(hidden, (hidden.shape[-1],), weight, self.config.rms_eps)

@@ -6,7 +6,7 @@ operators, not by arithmetic. Projections are stored as [out, in], like torch's 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,11 +14,23 @@ import torch
 from torch import Tensor
 
 from agentkit_runtime.errors import UnsupportedModel
+from agentkit_runtime.model.blocks import GROUP, BlockMatrix, Blocks, join_rows, quantise
 from agentkit_runtime.model.config import ModelConfig
+from agentkit_runtime.model.linear import (
+    DenseMatrix,
+    HalfMatrix,
+    Linear,
+    Table,
+    WeightFormat,
+    half_fits,
+    half_supported,
+)
+
+_BITS: Mapping[WeightFormat, int] = {WeightFormat.INT8: 8, WeightFormat.INT4: 4}
 
 
 class TensorSource(Protocol):
-    """What `load_weights` reads from: float32 tensors under their canonical names."""
+    """What `load_weights` reads from: tensors under their canonical names."""
 
     @property
     def config(self) -> ModelConfig:
@@ -30,89 +42,166 @@ class TensorSource(Protocol):
     def tensor(self, name: str) -> Tensor:
         """Read one tensor as float32."""
 
+    def blocks(self, name: str) -> Blocks | None:
+        """Read one matrix as the integers that it is stored as; None if it is not."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerWeights:
     """One decoder layer. Norm weights stay float32-precise in the model's dtype."""
 
     attn_norm: Tensor
-    qkv: Tensor
-    """[(heads + 2 kv_heads) * head_dim, hidden]."""
-    qkv_bias: Tensor | None
+    qkv: Linear
+    """[(heads + 2 kv_heads) * head_dim, hidden], with its bias."""
     q_norm: Tensor | None
     k_norm: Tensor | None
-    out: Tensor
+    out: Linear
     """[hidden, heads * head_dim]."""
     mlp_norm: Tensor
-    gate_up: Tensor
+    gate_up: Linear
     """[2 * intermediate, hidden]: gate rows, then up rows."""
-    down: Tensor
+    down: Linear
     """[hidden, intermediate]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderWeights:
-    """All tensors of a decoder, on one device and in one dtype."""
+    """All tensors of a decoder, on one device."""
 
-    embed: Tensor
+    embed: Table
     """[vocab, hidden]."""
     layers: tuple[LayerWeights, ...]
     final_norm: Tensor
-    lm_head: Tensor
-    """[vocab, hidden]; the same storage as `embed` when tied."""
+    lm_head: Linear
+    """[vocab, hidden]; the numbers of `embed` when tied."""
+
+    @property
+    def n_bytes(self) -> int:
+        """What embedding and projections take in memory."""
+        matrices = [m for w in self.layers for m in (w.qkv, w.out, w.gate_up, w.down)]
+        head = 0 if self.lm_head is self.embed else self.lm_head.n_bytes
+        return self.embed.n_bytes + head + sum(matrix.n_bytes for matrix in matrices)
 
 
 def load_weights(
-    source: TensorSource, *, device: torch.device, dtype: torch.dtype
+    source: TensorSource,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    form: WeightFormat = WeightFormat.FLOAT,
 ) -> DecoderWeights:
-    """Read a checkpoint, one tensor at a time so that the peak stays near the final size."""
-    config = source.config
+    """Read a checkpoint, one tensor at a time so that the peak stays near the final size.
 
-    def read(name: str, *shape: int) -> Tensor:
-        tensor = source.tensor(name)
-        if tuple(tensor.shape) != shape:
-            raise UnsupportedModel(
-                f"tensor {name!r} has shape {tuple(tensor.shape)}, the model's config says {shape}"
-            )
-        return tensor.to(device=device, dtype=dtype)
-
-    embed = read("model.embed_tokens.weight", config.vocab, config.hidden)
-    head = embed
-    if not config.tied_embeddings:
-        head = read("lm_head.weight", config.vocab, config.hidden)
-    return DecoderWeights(
-        embed=embed,
-        layers=tuple(_layer(config, source, read, i) for i in range(config.n_layers)),
-        final_norm=read("model.norm.weight", config.hidden),
-        lm_head=head,
-    )
+    Raises:
+        UnsupportedModel: a tensor has another shape than the config says.
+        ValueError: `form` does not work with this device and dtype.
+    """
+    if form is WeightFormat.FLOAT16 and not half_supported(device, dtype):
+        raise ValueError(
+            f"weights {form.value!r} need a CPU with FBGEMM (x86) and dtype float32, "
+            f"got {device.type} and {dtype}; use 'float' or 'int8'"
+        )
+    return _Loader(source, device, dtype, form).load()
 
 
-def _layer(
-    config: ModelConfig, source: TensorSource, read: Callable[..., Tensor], index: int
-) -> LayerWeights:
-    prefix = f"model.layers.{index}."
-    q_rows, kv_rows = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
+@dataclass(frozen=True, slots=True)
+class _Loader:
+    source: TensorSource
+    device: torch.device
+    dtype: torch.dtype
+    form: WeightFormat
 
-    def fused(stem: str, rows: dict[str, int], *columns: int) -> Tensor:
-        parts = [read(prefix + stem.format(part), n, *columns) for part, n in rows.items()]
-        return torch.cat(parts).contiguous()
+    def load(self) -> DecoderWeights:
+        config = self.source.config
+        embed, head = self._embedding()
+        return DecoderWeights(
+            embed=embed,
+            layers=tuple(self._layer(i) for i in range(config.n_layers)),
+            final_norm=self._vector("model.norm.weight", config.hidden),
+            lm_head=head,
+        )
 
-    qkv_rows = {"q": q_rows, "k": kv_rows, "v": kv_rows}
-    mlp_rows = {"gate": config.intermediate, "up": config.intermediate}
-    bias = config.qkv_bias and source.has(prefix + "self_attn.q_proj.bias")
-    return LayerWeights(
-        attn_norm=read(prefix + "input_layernorm.weight", config.hidden),
-        qkv=fused("self_attn.{}_proj.weight", qkv_rows, config.hidden),
-        qkv_bias=fused("self_attn.{}_proj.bias", qkv_rows) if bias else None,
-        q_norm=read(prefix + "self_attn.q_norm.weight", config.head_dim)
-        if config.qk_norm
-        else None,
-        k_norm=read(prefix + "self_attn.k_norm.weight", config.head_dim)
-        if config.qk_norm
-        else None,
-        out=read(prefix + "self_attn.o_proj.weight", config.hidden, q_rows),
-        mlp_norm=read(prefix + "post_attention_layernorm.weight", config.hidden),
-        gate_up=fused("mlp.{}_proj.weight", mlp_rows, config.hidden),
-        down=read(prefix + "mlp.down_proj.weight", config.hidden, config.intermediate),
-    )
+    def _embedding(self) -> tuple[Table, Linear]:
+        config = self.source.config
+        name = "model.embed_tokens.weight"
+        if self.form in _BITS:
+            table = self._block_matrix({name: config.vocab}, config.hidden, None)
+            return table, table if config.tied_embeddings else self._head()
+        weight = self._read(name, config.vocab, config.hidden)
+        if self.form is WeightFormat.FLOAT or not half_fits(weight):
+            dense = DenseMatrix(weight.to(device=self.device, dtype=self.dtype))
+            return dense, dense if config.tied_embeddings else self._head()
+        halves = DenseMatrix(weight.half(), dtype=self.dtype)
+        return halves, HalfMatrix(weight) if config.tied_embeddings else self._head()
+
+    def _head(self) -> Linear:
+        config = self.source.config
+        return self._linear({"lm_head.weight": config.vocab}, config.hidden)
+
+    def _layer(self, index: int) -> LayerWeights:
+        config = self.source.config
+        prefix = f"model.layers.{index}."
+        q_rows, kv_rows = config.n_heads * config.head_dim, config.n_kv_heads * config.head_dim
+        qkv = {f"{prefix}self_attn.{part}_proj": kv_rows for part in "qkv"}
+        qkv[f"{prefix}self_attn.q_proj"] = q_rows
+        mlp = {f"{prefix}mlp.{part}_proj.weight": config.intermediate for part in ("gate", "up")}
+        bias = [self._vector(f"{name}.bias", n) for name, n in qkv.items() if config.qkv_bias]
+        return LayerWeights(
+            attn_norm=self._vector(prefix + "input_layernorm.weight", config.hidden),
+            qkv=self._linear(
+                {f"{name}.weight": n for name, n in qkv.items()},
+                config.hidden,
+                torch.cat(bias) if bias else None,
+            ),
+            q_norm=self._head_norm(prefix + "self_attn.q_norm.weight"),
+            k_norm=self._head_norm(prefix + "self_attn.k_norm.weight"),
+            out=self._linear({prefix + "self_attn.o_proj.weight": config.hidden}, q_rows),
+            mlp_norm=self._vector(prefix + "post_attention_layernorm.weight", config.hidden),
+            gate_up=self._linear(mlp, config.hidden),
+            down=self._linear(
+                {prefix + "mlp.down_proj.weight": config.hidden}, config.intermediate
+            ),
+        )
+
+    def _linear(self, rows: Mapping[str, int], n_in: int, bias: Tensor | None = None) -> Linear:
+        """Fuse the tensors named in `rows` (name -> out rows) into one projection."""
+        if self.form in _BITS:
+            return self._block_matrix(rows, n_in, bias)
+        parts = [self._read(name, n, n_in) for name, n in rows.items()]
+        weight = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if self.form is WeightFormat.FLOAT16 and half_fits(weight):
+            return HalfMatrix(weight, bias)
+        return DenseMatrix(weight.to(device=self.device, dtype=self.dtype), bias)
+
+    def _block_matrix(self, rows: Mapping[str, int], n_in: int, bias: Tensor | None) -> BlockMatrix:
+        parts = [self._blocks(name, n, n_in) for name, n in rows.items()]
+        blocks = parts[0] if len(parts) == 1 else join_rows(parts)
+        return BlockMatrix(blocks, bias, device=self.device, dtype=self.dtype)
+
+    def _blocks(self, name: str, *shape: int) -> Blocks:
+        """The file's own integers where they have no more bits than wanted, else rounded."""
+        bits = _BITS[self.form]
+        stored = self.source.blocks(name)
+        if stored is not None and stored.bits <= bits and stored.codes.shape[-1] == GROUP:
+            _check_shape(name, stored.codes.flatten(1), shape)
+            return stored
+        return quantise(self._read(name, *shape), bits)
+
+    def _head_norm(self, name: str) -> Tensor | None:
+        config = self.source.config
+        return self._vector(name, config.head_dim) if config.qk_norm else None
+
+    def _vector(self, name: str, size: int) -> Tensor:
+        return self._read(name, size).to(device=self.device, dtype=self.dtype)
+
+    def _read(self, name: str, *shape: int) -> Tensor:
+        tensor = self.source.tensor(name)
+        _check_shape(name, tensor, shape)
+        return tensor
+
+
+def _check_shape(name: str, tensor: Tensor, shape: tuple[int, ...]) -> None:
+    if tuple(tensor.shape) != shape:
+        raise UnsupportedModel(
+            f"tensor {name!r} has shape {tuple(tensor.shape)}, the model's config says {shape}"
+        )

@@ -17,6 +17,7 @@ from agentkit_runtime.core import EngineCore
 from agentkit_runtime.load import build_core
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
+from agentkit_runtime.model.linear import DenseMatrix
 from agentkit_runtime.model.weights import DecoderWeights, LayerWeights
 from agentkit_runtime.sched.scheduler import SchedulerOptions
 from agentkit_runtime.types import (
@@ -139,18 +140,17 @@ def random_weights(
     layers = tuple(
         LayerWeights(
             attn_norm=1 + draw(config.hidden),
-            qkv=draw(qkv, config.hidden),
-            qkv_bias=None,
+            qkv=DenseMatrix(draw(qkv, config.hidden)),
             q_norm=None,
             k_norm=None,
-            out=draw(config.hidden, config.n_heads * config.head_dim),
+            out=DenseMatrix(draw(config.hidden, config.n_heads * config.head_dim)),
             mlp_norm=1 + draw(config.hidden),
-            gate_up=draw(2 * config.intermediate, config.hidden),
-            down=draw(config.hidden, config.intermediate),
+            gate_up=DenseMatrix(draw(2 * config.intermediate, config.hidden)),
+            down=DenseMatrix(draw(config.hidden, config.intermediate)),
         )
         for _ in range(config.n_layers)
     )
-    embed = draw(config.vocab, config.hidden) * 5
+    embed = DenseMatrix(draw(config.vocab, config.hidden) * 5)
     return DecoderWeights(
         embed=embed, layers=layers, final_norm=1 + draw(config.hidden), lm_head=embed
     )
