@@ -66,6 +66,13 @@ class KvLayer(Protocol):
             never depends on how a prompt was cut into chunks.
         """
 
+    def queries(self, q: Tensor) -> Tensor:
+        """Return `q` [T, heads, head_dim] in the basis of the keys that `write` and `read` give.
+
+        A format may store keys turned by an orthogonal matrix. Scores are the same for queries that
+        are turned, too; queries that are not have nothing to do with such keys.
+        """
+
     def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
         """Return keys and values [length, kv_heads, head_dim] of slots [start, start + length).
 
@@ -90,7 +97,7 @@ class AttentionBackend(Protocol):
         """Attend.
 
         Args:
-            q: [T, heads, head_dim], rotated.
+            q: [T, heads, head_dim], with positions, and as `KvLayer.queries` gives it.
             k: [T, kv_heads, head_dim], rotated, already written to the pool, and as it returned it.
             v: as `k`.
             kv: this layer's pool.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 _FLOOR_S = 1e-12
@@ -35,11 +35,13 @@ class AttentionCost:
     """Reading the short pieces of several lanes in one call instead of in place: fixed part,"""
     gather_key_s: float = 6e-8
     """and for each key, which is copied."""
+    most_gathered: int = 256
+    """Nothing longer is copied, however cheap copying looked: small copies stay in the cache."""
 
     @property
     def longest_gathered(self) -> int:
         """A piece with more keys than this is read in place: copying it costs more than a call."""
-        return int((self.call_s + self.merge_s) / self.gather_key_s)
+        return min(int((self.call_s + self.merge_s) / self.gather_key_s), self.most_gathered)
 
     def read(self, rows: int, keys: int) -> float:
         """Seconds of `rows` reading `keys` that lie side by side."""
@@ -72,6 +74,18 @@ class AttentionCost:
 
 
 DEFAULT_COST = AttentionCost()
+CUDA_COST = AttentionCost(
+    call_s=1.2e-5,
+    key_s=2e-9,
+    pair_s=2e-11,
+    merge_s=3e-5,
+    merge_row_s=1e-9,
+    gather_s=2e-5,
+    gather_key_s=6e-9,
+    most_gathered=16_384,
+)
+"""Assumed, not measured: a data-centre GPU, 8 KV heads of 128 numbers in half precision. Many lanes
+with kernels of their own would wait for the CPU that starts them, so far more is gathered."""
 
 
 class Probe(Protocol):
@@ -90,16 +104,23 @@ class Probe(Protocol):
         """Merge two partial results."""
 
 
-_ROWS, _LANES, _FEW = 32, 4, 8
+_ROWS, _LANES, _FEW = 8, 4, 8
+_ROUNDS, _MIN_ROUNDS, _BUDGET_S = 12, 4, 0.1
+_AGREEMENT = 2.0
+"""Two halves of a measurement that differ by more than this factor say nothing."""
 
 
 def measure(
-    probe: Probe, *, clock: Callable[[], float] = time.perf_counter, rounds: int = 5
-) -> AttentionCost:
-    """Time the parts and solve for the coefficients. Below 150 ms on a laptop.
+    probe: Probe,
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+    most_gathered: int = DEFAULT_COST.most_gathered,
+) -> AttentionCost | None:
+    """Time the parts and solve for the coefficients. About 100 ms, less on a fast machine.
 
-    The least of `rounds` counts, and rounds run through all parts in turn: another program on the
-    machine only ever adds time.
+    Every round runs all parts, and the least time of each counts: another program on the machine
+    only ever adds time. Returns None when the machine is so busy that there was no time for enough
+    rounds, that even and odd rounds disagree, or that more keys took less time.
     """
     many = probe.keys
     gathered = max(_FEW + 1, min(128, many // _LANES))
@@ -112,25 +133,48 @@ def measure(
         "merge_one": lambda: probe.merge(1),
         "merge": lambda: probe.merge(_ROWS),
     }
-    seconds = dict.fromkeys(parts, float("inf"))
-    for _ in range(rounds + 1):  # one more: the first touches memory and kernels
+    halves = [dict.fromkeys(parts, float("inf")) for _ in range(2)]
+    for part in parts.values():  # the first time touches memory and kernels
+        part()
+    began = clock()
+    for index in range(_ROUNDS):
+        if clock() - began > _BUDGET_S:
+            if index < _MIN_ROUNDS:
+                return None
+            break
+        half = halves[index % 2]
         for name, part in parts.items():
             started = clock()
             part()
-            seconds[name] = min(seconds[name], clock() - started)
+            half[name] = min(half[name], clock() - started)
+    if any(not _agree(*(half[name] for half in halves)) for name in parts):
+        return None
+    cost = _solve({name: min(half[name] for half in halves) for name in parts}, many, gathered)
+    return cost and replace(cost, most_gathered=most_gathered)
+
+
+def _agree(a: float, b: float) -> bool:
+    return max(a, b) <= _AGREEMENT * min(a, b)
+
+
+def _solve(seconds: dict[str, float], many: int, gathered: int) -> AttentionCost | None:
+    """Coefficients from the time of each part of `measure`; None where they make no sense."""
     key_and_pair = (seconds["one"] - seconds["few"]) / (many - _FEW)
     pair = max((seconds["rows"] - seconds["one"]) / (many * (_ROWS - 1)), _FLOOR_S)
+    key = key_and_pair - pair
+    if key <= 0:
+        return None
     call = seconds["few"] - _FEW * key_and_pair
     merge_row = (seconds["merge"] - seconds["merge_one"]) / (_ROWS - 1)
     per_key = (seconds["gather"] - seconds["gather_few"]) / (_LANES * (gathered - _FEW))
     gather_call = seconds["gather_few"] - _LANES * _FEW * per_key - call
     return AttentionCost(
         call_s=max(call, _FLOOR_S),
-        key_s=max(key_and_pair - pair, _FLOOR_S),
+        key_s=key,
         pair_s=pair,
         merge_s=max(seconds["merge_one"] - merge_row, _FLOOR_S),
         merge_row_s=max(merge_row, _FLOOR_S),
         gather_s=max(gather_call, _FLOOR_S),
-        # A copy moves at least what a read moves: 0 here would gather everything.
-        gather_key_s=max(per_key - key_and_pair, (key_and_pair - pair) / 4, _FLOOR_S),
+        # A copy moves what a read moves, at least.
+        gather_key_s=max(per_key - key_and_pair, key),
     )
