@@ -11,6 +11,7 @@ from agentkit_runtime.service import ChatService
 if TYPE_CHECKING:
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.load import DType, LoadedModel
+    from agentkit_runtime.prefixes import Prefixes
 
 
 class LocalRuntime:
@@ -64,6 +65,11 @@ class LocalRuntime:
     def model_label(self) -> str:
         """The model's name."""
         return self.service.model_label
+
+    @property
+    def prefixes(self) -> Prefixes:
+        """Pre-warming, pins, pruning, hints."""
+        return self.service.prefixes
 
     def chat(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """Generate a reply; see `ChatService.stream`. `aclose()` gives everything back."""

@@ -40,7 +40,7 @@ class PromptBuilder:
         replies: TokenMemory,
         prompts: PromptMemory | None = None,
     ) -> None:
-        self._renderer = renderer
+        self.renderer = renderer
         self._tokenizer = renderer.tokenizer
         self._replies = replies
         self._prompts = PromptMemory() if prompts is None else prompts
@@ -53,9 +53,9 @@ class PromptBuilder:
         Raises:
             RequestRejected: no prompt can be made of the request; `field` says why.
         """
-        name = hash((request.tenant, *(tool.name for tool in request.tools)))
+        name = _front_name(request)
         known = self._prompts.find(namespace, name, request.messages)
-        written = self._renderer.write(
+        written = self.renderer.write(
             request,
             NO_FRONT if known is None else known.front,
             add_generation_prompt=add_generation_prompt,
@@ -63,6 +63,12 @@ class PromptBuilder:
         prompt, kept = self._tokenised(namespace, request.tenant, written, known)
         self._prompts.keep(namespace, name, kept)
         return prompt
+
+    def compared(self, namespace: bytes, request: ChatRequest) -> tuple[tuple[int, ...], Prompt]:
+        """The ids of the prompt that this one begins with, as far as it is remembered; and this."""
+        name = _front_name(request)
+        known = self._prompts.find(namespace, name, request.messages)
+        return (() if known is None else known.ids), self.build(namespace, request)
 
     def _tokenised(
         self, namespace: bytes, tenant: str, written: Written, known: KnownPrompt | None
@@ -88,13 +94,17 @@ class PromptBuilder:
             n_known_chars=start,
             warnings=(
                 *written.warnings,
-                *self._renderer.losses(_unmarked(text[start:], escape)),
+                *self.renderer.losses(_unmarked(text[start:], escape)),
             ),
         )
         kept = KnownPrompt(
             front=written.front, text=text, escape=escape, cuts=thinned(cuts), ids=recalled.ids
         )
         return prompt, kept
+
+
+def _front_name(request: ChatRequest) -> int:
+    return hash((request.tenant, *(tool.name for tool in request.tools)))
 
 
 def _piece(piece: RenderedPiece, text: str, escape: str | None) -> Piece:

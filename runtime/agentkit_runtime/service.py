@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest, ToolName
 from agentkit_runtime.errors import PromptTooLong
-from agentkit_runtime.kv.namespace import namespace_digest
-from agentkit_runtime.kv.scope import Scope
+from agentkit_runtime.kv.namespace import NamespaceKeys
+from agentkit_runtime.prefixes import Prefixes
 from agentkit_runtime.prompt import Prompt, PromptBuilder
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
+from agentkit_runtime.roots import Roots
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.request_text import content_bytes
@@ -91,13 +92,21 @@ class ChatService:
                 "or None for a random one"
             )
         self._loaded = loaded
-        self._namespace_key = namespace_key
+        self._roots = Roots(NamespaceKeys(namespace_key), loaded.identity)
         self._memory = TokenMemory() if memory is None else memory
         renderer = Renderer(loaded.tokenizer, loaded.template)
         self._prompts = PromptBuilder(renderer, self._memory)
         self._format = renderer.tool_format
         self._compiler = GrammarCompiler(loaded.tokenizer)
         self._numbers = itertools.count(1)
+        self.prefixes = Prefixes(
+            engine=loaded.engine,
+            tokenizer=loaded.tokenizer,
+            builder=self._prompts,
+            roots=self._roots,
+            next_id=self._engine_id,
+        )
+        """Pre-warming, pins, pruning, hints."""
 
     @property
     def model_label(self) -> str:
@@ -121,6 +130,10 @@ class ChatService:
     def close(self) -> None:
         """Stop the engine; replies that are still running end with an error. Idempotent."""
         self._loaded.engine.close()
+
+    def rotate_namespace_key(self, key: bytes) -> None:
+        """Separate tenants by another secret from now on; all caches start cold."""
+        self._roots.rotate(key)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """Generate a reply; the last event is `ChatFinished`.
@@ -159,12 +172,7 @@ class ChatService:
 
     def prepare(self, request: ChatRequest) -> Prepared:
         """All that happens before the engine. Blocks for milliseconds; raises as `stream`."""
-        namespace = namespace_digest(
-            self._namespace_key,
-            tenant=request.tenant,
-            permissions=(),
-            identity=self._loaded.identity,
-        )
+        namespace = self._roots.of(request.tenant)
         tokenizer = self._loaded.tokenizer
         self._check_size(request)
         prompt = self._prompts.build(namespace, request)
@@ -179,7 +187,7 @@ class ChatService:
             sampling=request.sampling,
             grammar=self._compiler.compile_for(request, self._format),
             eos_ids=tokenizer.eos_ids,
-            scope=Scope(tenant=request.tenant, session=request.session, tags=request.tags),
+            scope=self._roots.scope(request),
             priority=request.priority,
             deadline_s=request.deadline_s,
             speculate=request.speculate,

@@ -1,0 +1,217 @@
+"""Pre-warming, pins, pruning, published prefixes and reasons for misses, by chat requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest, ChatTool
+from agentkit_runtime.errors import PinRefused, RequestRejected
+from agentkit_runtime.kv.hints import LikelyNext, SessionDone, SessionWaits
+from agentkit_runtime.kv.prune import ByPin, BySession, ByTag, ByTenant
+from agentkit_runtime.service import ChatService
+from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.tokenizer import Tokenizer
+from tests.runtime.service.scripted import Script, scripted_model
+
+Text = tuple[Tokenizer, ChatTemplate]
+
+RULES = ChatMessage(role="system", content="Always answer in one sentence. " * 5)
+ROLE = ChatMessage(role="system", content="You look things up. " * 5)
+LOOK = ChatTool(name="look", description="Looks at a place.", parameters={"type": "object"})
+FRONT = ChatRequest(messages=(RULES, ROLE), tools=(LOOK,), tenant="t", tags=frozenset({"seeker"}))
+
+
+def asking(text: str, **fields: object) -> ChatRequest:
+    messages = (*FRONT.messages, ChatMessage(role="user", content=text))
+    return dataclasses.replace(FRONT, messages=messages, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def service(smollm2_text: Text) -> Iterator[ChatService]:
+    answers = {"where": "Here it is.", "who": "It is me.", "else": "Nothing else."}
+    with scripted_model(*smollm2_text, Script(smollm2_text[0], answers)) as loaded:
+        yield ChatService(loaded)
+
+
+async def ask(service: ChatService, request: ChatRequest) -> ChatFinished:
+    events = [event async for event in service.stream(request)]
+    assert isinstance(events[-1], ChatFinished)
+    return events[-1]
+
+
+async def test_the_first_request_of_a_warmed_agent_computes_only_its_question(
+    service: ChatService,
+) -> None:
+    warmed = await service.prefixes.prewarm(FRONT)
+    end = await ask(service, asking("where is it?"))
+
+    assert warmed.cached_tokens == 0
+    assert end.stats.cached_tokens >= warmed.tokens
+    assert end.stats.prompt_tokens - end.stats.cached_tokens < 15
+
+
+async def test_warming_again_computes_nothing(service: ChatService) -> None:
+    first = await service.prefixes.prewarm(FRONT, pin=True)
+    again = await service.prefixes.prewarm(FRONT, pin=True)
+
+    assert again.cached_tokens >= again.tokens - 1
+    assert first.pin is not None
+    assert again.pin is not None
+    assert (again.pin.handle, again.pin.tokens) == (first.pin.handle, first.tokens)
+    assert [pin.handle for pin in await service.prefixes.pins("t")] == [first.pin.handle]
+    assert await service.prefixes.pins("other") == []
+
+
+async def test_a_pinned_front_stays_until_it_is_unpinned(service: ChatService) -> None:
+    warmed = await service.prefixes.prewarm(FRONT, pin=True, name="seeker", ttl_s=60)
+    assert warmed.pin is not None
+    filler = ChatMessage(role="user", content="else " * 900)
+    for n in range(6):
+        await ask(service, ChatRequest(messages=(filler,), tenant=f"other {n}"))
+
+    pinned = (await service.prefixes.explain(asking("where?"))).cached_tokens
+    ended = await service.prefixes.unpin(warmed.pin.handle, tenant="t")
+    for n in range(6):
+        await ask(service, ChatRequest(messages=(filler,), tenant=f"another {n}"))
+
+    assert pinned >= warmed.tokens
+    assert ended
+    assert (await service.prefixes.explain(asking("where?"))).cached_tokens < warmed.tokens
+
+
+async def test_another_tenant_cannot_end_a_pin(service: ChatService) -> None:
+    warmed = await service.prefixes.prewarm(FRONT, pin=True)
+    assert warmed.pin is not None
+
+    assert not await service.prefixes.unpin(warmed.pin.handle, tenant="other")
+    assert len(await service.prefixes.pins()) == 1
+
+
+async def test_a_pin_beyond_the_quota_is_refused_with_the_numbers(service: ChatService) -> None:
+    long = ChatRequest(messages=(ChatMessage(role="system", content="word " * 2000),), tenant="t")
+
+    with pytest.raises(PinRefused, match=r"\d+"):
+        await service.prefixes.prewarm(long, pin=True)
+
+
+async def test_a_front_that_no_prompt_can_be_made_of_is_refused(service: ChatService) -> None:
+    with pytest.raises(RequestRejected, match="two tools are called"):
+        await service.prefixes.prewarm(dataclasses.replace(FRONT, tools=(LOOK, LOOK)))
+
+
+async def test_a_published_front_is_read_by_every_tenant(service: ChatService) -> None:
+    published = await service.prefixes.publish(
+        ChatRequest(messages=(RULES,), tools=(LOOK,), tenant="operator")
+    )
+    ends = [await ask(service, asking("where?", tenant=name)) for name in ("a", "b")]
+    ended = await service.prefixes.unpublish(published.handle)
+    late = await ask(service, asking("where?", tenant="c"))
+
+    assert [end.stats.cached_tokens for end in ends] == [published.tokens] * 2
+    assert ended
+    assert late.stats.cached_tokens == 0
+
+
+@pytest.mark.parametrize(
+    "selector", [BySession("s", "t"), ByTag("seeker", "t"), ByTenant("t"), "pin", "prefix"]
+)
+async def test_what_was_pruned_is_not_read_again(service: ChatService, selector: object) -> None:
+    request = asking("where?", session="s")
+    warmed = await service.prefixes.prewarm(
+        dataclasses.replace(FRONT, session="s"), pin=selector == "pin"
+    )
+    await ask(service, request)
+    if selector == "prefix":
+        would = await service.prefixes.prune_prefix(FRONT, dry_run=True)
+        did = await service.prefixes.prune_prefix(FRONT)
+    else:
+        if selector == "pin":
+            assert warmed.pin is not None
+            selector = ByPin(warmed.pin.handle)
+        would = await service.prefixes.prune(selector, dry_run=True)  # type: ignore[arg-type]
+        did = await service.prefixes.prune(selector)  # type: ignore[arg-type]
+
+    assert would.freed_tokens == did.freed_tokens > warmed.tokens // 2
+    assert (await service.prefixes.explain(request)).cached_tokens <= 20
+
+
+async def test_hints_are_taken(service: ChatService) -> None:
+    await service.prefixes.hint(SessionWaits("s", 5.0, "t"))
+    await service.prefixes.hint(LikelyNext(frozenset({"seeker"}), 5.0, "t"))
+    await service.prefixes.hint(SessionDone("s", "t"))
+
+
+async def test_a_rotated_key_hides_everything_that_was_cached(service: ChatService) -> None:
+    """R20, R23."""
+    await ask(service, asking("where?"))
+    service.rotate_namespace_key(b"another key of 32 bytes or more.")
+
+    assert (await ask(service, asking("where?"))).stats.cached_tokens == 0
+
+
+# -- why did I miss --------------------------------------------------------------------------------
+
+
+async def test_a_request_that_was_never_made_says_so(service: ChatService) -> None:
+    report = await service.prefixes.explain(asking("where?"))
+
+    assert (report.cause, report.cached_tokens) == ("never seen", 0)
+    assert (report.place, report.role) == ("messages[0]", "system")
+
+
+async def test_what_is_cached_says_so(service: ChatService) -> None:
+    await ask(service, asking("where?"))
+
+    report = await service.prefixes.explain(asking("where?"))
+
+    assert (report.cause, report.place) == ("cached", None)
+    assert report.cached_tokens == report.prompt_tokens
+
+
+async def test_a_changed_role_is_named_with_the_text_of_both_sides(service: ChatService) -> None:
+    await ask(service, asking("where?"))
+    changed = ChatMessage(role="system", content="You write things down. " * 5)
+    request = dataclasses.replace(
+        FRONT, messages=(RULES, changed, ChatMessage(role="user", content="where?"))
+    )
+
+    report = await service.prefixes.explain(request)
+
+    assert (report.cause, report.place, report.role) == ("diverged", "messages[1]", "system")
+    assert report.before.endswith("You")
+    assert report.asked.startswith(" write things down")
+    assert report.cached.startswith(" look things up")
+    assert "' write things" in report.detail
+
+
+async def test_changed_tools_are_named_as_tools(service: ChatService) -> None:
+    await ask(service, asking("where?"))
+    changed = dataclasses.replace(LOOK, description="Looks at two places.")
+
+    report = await service.prefixes.explain(asking("where?", tools=(changed,)))
+
+    assert (report.cause, report.place) == ("diverged", "tools")
+    assert report.asked.startswith(" two places")
+
+
+async def test_an_evicted_conversation_is_told_from_one_that_was_never_seen(
+    service: ChatService,
+) -> None:
+    await ask(service, asking("where?"))
+    await service.prefixes.prune(ByTenant("t"))
+
+    report = await service.prefixes.explain(asking("where?"))
+
+    assert (report.cause, report.cached_tokens) == ("evicted", 0)
+
+
+async def test_nothing_of_another_tenant_is_shown(service: ChatService) -> None:
+    """R22."""
+    await ask(service, asking("where?", tenant="other"))
+
+    report = await service.prefixes.explain(asking("who?"))
+
+    assert (report.cause, report.cached_tokens, report.cached) == ("never seen", 0, "")
