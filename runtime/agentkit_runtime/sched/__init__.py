@@ -10,6 +10,6 @@ shares.py     which tenant has had least
 followers.py  cold shared prefixes are computed once
 lanes.py      who runs: takes slots, gives them back, lets others leave
 victims.py    who leaves when slots run out
-returning.py  sessions that a hint expects back
+loading.py    prefixes that come from host memory or disk
 stats.py      what it tells about itself
 """

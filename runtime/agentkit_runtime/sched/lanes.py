@@ -8,7 +8,7 @@ from agentkit_runtime.errors import OutOfSlots
 from agentkit_runtime.kv.cache import KvCache, Lease
 from agentkit_runtime.sched import victims
 from agentkit_runtime.sched.options import HEADROOM_TOKENS, SchedulerOptions
-from agentkit_runtime.sched.sequence import Sequence
+from agentkit_runtime.sched.sequence import Sequence, readable
 
 
 class Lanes:
@@ -27,8 +27,15 @@ class Lanes:
     def look(self, sequence: Sequence) -> int:
         """How much of a sequence is cached now; it remembers that."""
         request = sequence.request
-        sequence.matched = self._cache.peek(request.namespace, sequence.key(_readable(sequence)))
+        sequence.matched = self._cache.peek(
+            request.namespace, sequence.key(readable(sequence)), scope=request.scope
+        )
         return sequence.matched
+
+    def has_room(self, sequence: Sequence) -> bool:
+        """Whether a waiting sequence could start now, as far as one has looked."""
+        wanted = sequence.length - sequence.matched + self._headroom(sequence)
+        return wanted <= self._cache.available
 
     def admit(self, sequence: Sequence) -> bool:
         """Match, lock and hold slots for all known tokens; False when there is no room now."""
@@ -36,7 +43,8 @@ class Lanes:
         lease = self._cache.acquire(
             request.namespace,
             sequence.key(sequence.length),
-            max_match=_readable(sequence),
+            max_match=readable(sequence),
+            scope=request.scope,
         )
         wanted = sequence.length - lease.cached + self._headroom(sequence)
         if self.running and wanted > self._cache.available:
@@ -144,11 +152,6 @@ class Lanes:
         return victims.by_cost(
             candidates, n_slots=n_slots, max_preemptions=self._options.max_preemptions
         )
-
-
-def _readable(sequence: Sequence) -> int:
-    """Tokens that may be read from the cache: the last one runs, for the sake of its logits."""
-    return sequence.length if sequence.fills_only else sequence.length - 1
 
 
 def _lease(sequence: Sequence) -> Lease:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.sched.followers import Leaders, follows
 from agentkit_runtime.sched.lanes import Lanes
+from agentkit_runtime.sched.loading import Loading
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended, Sequence
 from agentkit_runtime.sched.shares import TenantShares
@@ -47,6 +48,7 @@ class Scheduler:
         self._clock = clock
         self._cache = cache
         self._lanes = Lanes(cache, options)
+        self._loading = Loading(cache)
         self._shares = TenantShares(options.tenant_weights)
         self.waiting = WaitingQueue()
         self._turns = Turns(self.waiting, self._shares, options)
@@ -70,6 +72,7 @@ class Scheduler:
         """Queue a new sequence."""
         self._shares.enter(sequence.tenant)
         self._lanes.look(sequence)
+        sequence.returning = self._cache.expects(sequence.request.scope)
         sequence.rank = rank(sequence, self._options)
         self.waiting.add(sequence)
 
@@ -82,9 +85,12 @@ class Scheduler:
         now_s = self._clock()
         self._no_room = []
         self._above = None
+        self._cache.tick()
+        self._loading.take_in()
         step = Step(self._options.step_tokens)
         self._end_unwanted(step, now_s)
-        leaders = Leaders(self._options.shared_min_tokens, self._prefills())
+        begun = (*self._prefills(), *self._loading.sequences)
+        leaders = Leaders(self._options.shared_min_tokens, begun)
         self._make_way(leaders)
         self._run_decodes(step)
         self._run_prompts(step, leaders, now_s)
@@ -132,6 +138,7 @@ class Scheduler:
         if sequence.lease is not None:
             self._lanes.discard(sequence)
         elif sequence in self.waiting:
+            self._loading.cancel(sequence)
             self.waiting.remove(sequence)
         else:
             return
@@ -145,7 +152,7 @@ class Scheduler:
             running=len(self.running),
             prefilling=len(self._prefills()),
             following=sum(follows(s) for s in self.waiting),
-            loading=0,
+            loading=len(self._loading),
             oldest_wait_s=0.0 if oldest is None else self._clock() - oldest.submitted_s,
             preemptions=self.n_preemptions,
             overtakes=self._n_overtakes,
@@ -186,7 +193,9 @@ class Scheduler:
         ):
             return
         first = self._turns.first_waiting()
-        if first is None or leaders.find(first, self._lanes.look) is not None:
+        if first is None or first.restore is not None:
+            return
+        if leaders.find(first, self._lanes.look) is not None:
             return
         for sequence in self._lanes.make_way(first):
             self._requeue(sequence)
@@ -219,6 +228,7 @@ class Scheduler:
         sequence.computed = 0
         sequence.draft = ()
         sequence.preemptions += 1
+        sequence.restore_tried = False
         sequence.rank = rank(sequence, self._options)
         self.waiting.add(sequence)
         self.n_preemptions += 1
@@ -247,6 +257,8 @@ class Scheduler:
             leader = leaders.find(sequence, self._lanes.look)
             if leader is not None:  # it is served by what its leader does for both
                 worker, until = leader, sequence.fork
+                if leader.lease is None:  # which loads
+                    return
             elif not self._start(sequence, step, leaders):
                 return
         n_tokens = step.take(worker, until)
@@ -260,6 +272,8 @@ class Scheduler:
             self._turns.close()
             return False
         if self._above is not None and sequence.priority <= self._above:
+            return False
+        if self._loads(sequence, leaders):
             return False
         if not self._lanes.admit(sequence):
             self._found_no_room(sequence, step)
@@ -280,8 +294,23 @@ class Scheduler:
         leaders.add(sequence)
         return True
 
+    def _loads(self, sequence: Sequence, leaders: Leaders) -> bool:
+        """Whether a sequence has to wait for a slower tier, which is asked here."""
+        if sequence.restore is not None:
+            return True
+        if sequence.restore_tried or not self._lanes.has_room(sequence):
+            return False
+        if len(self._loading) >= self._options.max_restores:
+            return True
+        if self._cache.tiers is None or not self._loading.begin(sequence):
+            return False
+        leaders.add(sequence)
+        return True
+
     def _found_no_room(self, sequence: Sequence, step: Step) -> None:
-        if not self.running:  # not even alone: waiting longer would be waiting for ever
+        if (
+            not self.running and not self._loading
+        ):  # not even alone: waiting longer would be waiting for ever
             self.drop(sequence)
             step.end(sequence, FinishReason.ERROR, "no KV slots for this request")
             return

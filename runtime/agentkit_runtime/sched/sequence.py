@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from agentkit_runtime.kv.cache import Lease
+from agentkit_runtime.kv.lease import Lease
+from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
 from agentkit_runtime.types import FinishReason, GenerateRequest, Priority, RequestStats
 
@@ -54,6 +55,10 @@ class Sequence:
     """Its place among those of its tenant and class: seconds; the smallest goes first."""
     returning: bool = False
     """Its session was expected back."""
+    restore: Restore | None = None
+    """Its prefix is on the way from a slower tier."""
+    restore_tried: bool = False
+    """A slower tier was asked."""
     matched: int = 0
     """Cached tokens when last looked: good for ordering, never for reading."""
     overtaken: int = 0
@@ -138,6 +143,11 @@ class Sequence:
             drafted_tokens=self.drafted_tokens,
             accepted_tokens=self.accepted_tokens,
         )
+
+
+def readable(sequence: Sequence) -> int:
+    """Tokens that may be read from the cache: the last one runs, for the sake of its logits."""
+    return sequence.length if sequence.fills_only else sequence.length - 1
 
 
 @dataclass(frozen=True, slots=True)

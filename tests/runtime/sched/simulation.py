@@ -25,6 +25,7 @@ from agentkit_runtime.types import (
     SamplingParams,
     TextDelta,
 )
+from tests.runtime.sched.slow_tier import Content, SlowTier
 
 VOCAB = 5
 MAX_LENGTH = 10_000
@@ -71,7 +72,7 @@ def next_token(ids: Sequence[int]) -> int:
 class Simulation:
     """Drives a scheduler; time passes only when `step_s` does."""
 
-    cache: KvCache
+    n_slots: int
     options: SchedulerOptions
     step_s: float = 0.1
     guess: int = 0
@@ -84,9 +85,12 @@ class Simulation:
     n_computed: int = 0
 
     def __post_init__(self) -> None:
+        allocator = SlotAllocator(self.n_slots)
+        self.cache = KvCache(allocator, RadixTree(), eviction_step=1, clock=lambda: self.now_s)
         self.scheduler = Scheduler(self.cache, self.options, lambda: self.now_s)
         self._arrivals = itertools.count()
-        self._content: dict[int, tuple[bytes, tuple[int, ...]]] = {}
+        self._content: Content = {}
+        self.tier = SlowTier(self._content)
         self._by_sequence: dict[sequences.Sequence, Request] = {}
 
     def add(
@@ -99,6 +103,7 @@ class Simulation:
         deadline_s: float | None = None,
         namespace: bytes = b"ns",
         session: str | None = None,
+        tags: frozenset[str] = frozenset(),
     ) -> Request:
         arrival = next(self._arrivals)
         request = GenerateRequest(
@@ -107,22 +112,18 @@ class Simulation:
             namespace=namespace,
             text=NoText(),
             sampling=SamplingParams(max_tokens=n),
-            scope=Scope(tenant=tenant, session=session),
+            scope=Scope(tenant=tenant, session=session, tags=tags),
             priority=priority,
             deadline_s=deadline_s,
         )
         sequence = sequences.Sequence.start(
-            request, arrival=arrival, now_s=self.now_s, max_length=min(MAX_LENGTH, self.slots)
+            request, arrival=arrival, now_s=self.now_s, max_length=min(MAX_LENGTH, self.n_slots)
         )
         added = Request(sequence, self.n_steps)
         self.requests.append(added)
         self._by_sequence[sequence] = added
         self.scheduler.add(sequence)
         return added
-
-    @property
-    def slots(self) -> int:
-        return self.cache.n_slots
 
     @property
     def idle(self) -> bool:
@@ -246,7 +247,10 @@ def simulation(
     step_s: float = 0.1,
     guess: int = 0,
     options: SchedulerOptions | None = None,
+    tier: bool = False,
 ) -> Simulation:
-    """Make one with an empty pool."""
-    cache = KvCache(SlotAllocator(n_slots), RadixTree(), eviction_step=1)
-    return Simulation(cache, options or SchedulerOptions(), step_s=step_s, guess=guess)
+    """Make one with an empty pool; `tier` puts a slower tier behind it."""
+    sim = Simulation(n_slots, options or SchedulerOptions(), step_s=step_s, guess=guess)
+    if tier:
+        sim.cache.attach_tiers(sim.tier)
+    return sim

@@ -95,7 +95,7 @@ class Scheduling(RuleBasedStateMachine):
             assert ids[i] == next_token(ids[:i])
         if request.reason is FinishReason.LENGTH:
             # The limit, or all of the pool.
-            assert len(ids) == sequence.limit or len(ids) > self.sim.slots
+            assert len(ids) == sequence.limit or len(ids) > self.sim.n_slots
         assert request.reason in (
             FinishReason.LENGTH,
             FinishReason.ABORT,
