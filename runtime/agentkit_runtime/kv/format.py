@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 _SCALE_BYTES = 2
 """A scale is a bfloat16: it has the range of a float32, so no outlier overflows it."""
-_MAX_GROUP = 32
+_MAX_GROUP = 16
+"""Groups of 32 cost a third more perplexity (runtime/bench/quality.py)."""
 
 
 class KvFormat(enum.StrEnum):
@@ -64,7 +65,7 @@ class KvBytes:
 
 
 def group_size(head_dim: int) -> int:
-    """Elements of a head that share one int4 scale: 32, or less where 32 does not divide the head.
+    """Elements of a head that share one int4 scale: 16, or less where 16 does not divide the head.
 
     Raises ValueError for an odd `head_dim`, which cannot be packed two to a byte.
     """

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from agentkit_runtime.kv.extent import Extent, total
 from agentkit_runtime.kv.format import KvFormat
-from agentkit_runtime.kv.formats import FLOAT_DTYPES, Codec, codec_for, float_format
+from agentkit_runtime.kv.formats import FLOAT_DTYPES, TURNED, Codec, codec_for, float_format
+from agentkit_runtime.kv.formats.rotation import rotation
 from agentkit_runtime.kv.slots import SlotAllocator
 
 __all__ = ["CodedLayer", "FloatLayer", "KvStorage", "SlotAllocator", "StoredLayer"]
@@ -21,6 +22,9 @@ class StoredLayer(Protocol):
 
     def write(self, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store keys and values; returns what `read` will give."""
+
+    def queries(self, q: Tensor) -> Tensor:
+        """Return queries in the basis of the keys that `write` and `read` give."""
 
     def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of neighbouring slots."""
@@ -74,6 +78,7 @@ class KvStorage:
         )
         """`[n_layers, 2, n_slots, n_kv_heads, width]` each: codes, then scales; keys at 0."""
         self._plain = FLOAT_DTYPES.get(self.format) is compute_dtype
+        self._turn = rotation(head_dim).to(device) if self.format in TURNED else None
         self._layers = [self._open_layer(i, codec) for i in range(n_layers)]
 
     @property
@@ -153,7 +158,7 @@ class KvStorage:
     def _open_layer(self, index: int, codec: Codec) -> StoredLayer:
         if self._plain:
             return FloatLayer(self.planes[0][index, 0], self.planes[0][index, 1])
-        return CodedLayer(codec, tuple(plane[index] for plane in self.planes))
+        return CodedLayer(codec, tuple(plane[index] for plane in self.planes), self._turn)
 
     def _plain_plane(self) -> Tensor:
         if not self._plain:
@@ -178,6 +183,10 @@ class FloatLayer:
         self.values.index_copy_(0, slots, v)
         return k, v
 
+    def queries(self, q: Tensor) -> Tensor:
+        """`q`, because keys are as they were computed."""
+        return q
+
     def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
         """The rows of slots [start, start + length), contiguous and without a copy."""
         return self.keys[start : start + length], self.values[start : start + length]
@@ -188,21 +197,33 @@ class FloatLayer:
 
 
 class CodedLayer:
-    """One layer of a pool that stores something else; `attention.base.KvLayer`."""
+    """One layer of a pool that stores something else; `attention.base.KvLayer`.
 
-    __slots__ = ("_codec", "_planes")
+    Keys are stored, and read, turned by the orthogonal matrix `turn` [head_dim, head_dim] where
+    there is one. The codec's outliers are smaller then, and scores are the same for queries that
+    are turned, too.
+    """
 
-    def __init__(self, codec: Codec, planes: tuple[Tensor, ...]) -> None:
+    __slots__ = ("_codec", "_planes", "_turn")
+
+    def __init__(self, codec: Codec, planes: tuple[Tensor, ...], turn: Tensor | None) -> None:
         self._codec = codec
         self._planes = planes  # [2, n_slots, n_kv_heads, width] each
+        self._turn = turn
 
     def write(self, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store `k` and `v` [T, kv_heads, head_dim]; see `KvLayer.write`."""
+        if self._turn is not None:
+            k, v = k.float() @ self._turn, v.float()
         coded = self._codec.encode(torch.stack((k, v)))
         for plane, rows in zip(self._planes, coded, strict=True):
             plane.index_copy_(1, slots, rows)
         k, v = self._codec.decode(coded).unbind()
         return k, v
+
+    def queries(self, q: Tensor) -> Tensor:
+        """Turn `q` [T, heads, head_dim] as keys are turned; see `KvLayer.queries`."""
+        return q if self._turn is None else (q.float() @ self._turn).to(q.dtype)
 
     def read(self, start: int, length: int) -> tuple[Tensor, Tensor]:
         """The numbers of slots [start, start + length): new tensors, the caller's own."""

@@ -110,9 +110,7 @@ def test_what_is_not_finite_shows_and_stays_in_its_head(kv_format: KvFormat, bad
 
 @pytest.mark.parametrize("kv_format", FORMATS)
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_read_and_is_written_again_keeps_its_bytes(
-    kv_format: KvFormat, seed: int
-) -> None:
+def test_what_was_read_and_is_written_again_keeps_its_bytes(kv_format: KvFormat, seed: int) -> None:
     own = codec(kv_format)
     x = heads(seed, 200, 3, 64) + heads(seed + 9, 200, 3, 1)  # also groups far from zero
     first = own.encode(x)
@@ -133,7 +131,7 @@ def test_half_precision_is_read_back_in_its_own_dtype(
     assert ((back.float() - x.float()).abs() <= bound).all()
 
 
-@pytest.mark.parametrize(("head_dim", "group"), [(2, 2), (8, 8), (64, 32), (80, 16), (96, 32)])
+@pytest.mark.parametrize(("head_dim", "group"), [(2, 2), (8, 8), (64, 16), (80, 16), (100, 4)])
 def test_a_group_divides_the_head(head_dim: int, group: int) -> None:
     assert group_size(head_dim) == group
 

@@ -78,7 +78,7 @@ def test_the_arithmetic_says_what_the_tensors_take(kv_format: KvFormat, head_dim
         (KvFormat.FP8_E4M3, 1 / 2, 1 / 64),
         (KvFormat.FP8_E5M2, 1 / 2, 1 / 64),
         (KvFormat.INT8, 1 / 2, 1 / 64),
-        (KvFormat.INT4, 1 / 4, 1 / 16),
+        (KvFormat.INT4, 1 / 4, 1 / 8),
     ],
 )
 def test_a_token_takes_half_or_a_quarter_of_float16_and_its_scales(

@@ -1,10 +1,11 @@
 """Number formats of the KV pool: how keys and values become bytes, and numbers again.
 
-base.py    the seam: a codec and the planes that it fills
-floats.py  float32, bfloat16, float16
-fp8.py     8-bit floats with a scale
-int8.py    8-bit integers with a scale
-int4.py    4-bit integers in groups with a scale and a zero
+base.py      the seam: a codec and the planes that it fills
+floats.py    float32, bfloat16, float16
+fp8.py       8-bit floats with a scale
+int8.py      8-bit integers with a scale
+int4.py      4-bit integers in groups with a scale and a zero
+rotation.py  how keys are turned before they are coded, so that outliers are smaller
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from agentkit_runtime.kv.formats.fp8 import E4M3, E5M2, Fp8Codec
 from agentkit_runtime.kv.formats.int4 import Int4Codec
 from agentkit_runtime.kv.formats.int8 import Int8Codec
 
-__all__ = ["FLOAT_DTYPES", "Codec", "FloatCodec", "Plane", "codec_for", "float_format"]
+__all__ = ["FLOAT_DTYPES", "TURNED", "Codec", "FloatCodec", "Plane", "codec_for", "float_format"]
+
+TURNED = frozenset({KvFormat.FP8_E4M3, KvFormat.FP8_E5M2, KvFormat.INT4})
+"""Formats whose keys are turned (see `rotation`). INT8 is precise enough as it is."""
 
 
 def codec_for(kv_format: KvFormat, *, head_dim: int, compute_dtype: torch.dtype) -> Codec:

@@ -1,4 +1,4 @@
-"""4-bit integers: each group of up to 32 numbers of a head has its own scale and zero."""
+"""4-bit integers: each group of up to 16 numbers of a head has its own scale and zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Int4Codec:
 
     A byte holds numbers i (low half) and i + head_dim / 2 (high half) of a head. Error of a number:
     at most half a step. A step is no finer than the zero, a bfloat16, can be given: so a group of
-    equal numbers keeps the 8 bits of a bfloat16, and what was read and is written again keeps its bytes
+    equal numbers keeps 8 bits of them, and what was read and is written again keeps its bytes
     where the model computes in float32.
     """
 
