@@ -213,7 +213,8 @@ class Scheduler:
     def _hold(self, sequence: Sequence, step: Step) -> bool:
         """Hold slots for all known tokens of a running sequence; False when it had to leave."""
         gone = self._lanes.hold(sequence, step)
-        if gone and gone[-1] is sequence and not self.running:  # it had the pool for itself
+        alone = not self.running and not self._loading
+        if gone and gone[-1] is sequence and alone:  # it had the pool for itself, and filled it
             self._shares.leave(sequence.tenant)
             step.end(gone.pop(), FinishReason.LENGTH)
         for other in gone:

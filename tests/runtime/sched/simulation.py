@@ -155,6 +155,8 @@ class Simulation:
         for _ in range(limit):
             if self.idle:
                 return
+            if not self.chunks:
+                self.tier.arrive()
             self.step()
         raise AssertionError(f"not idle after {limit} steps: {self.scheduler.stats()}")
 

@@ -179,3 +179,23 @@ def test_nobody_has_to_leave_for_one_that_loads() -> None:
     assert urgent.reason is FinishReason.LENGTH
     assert sim.scheduler.stats().preemptions == 1
     sim.drain()
+
+
+def test_slots_that_a_load_holds_back_end_no_other_request() -> None:
+    """Regression: a sequence that ran alone ended, as if nobody would ever give them back."""
+    sim = simulation(100, options=SchedulerOptions(reserve_tokens=0), tier=True)
+    known = prompt_of(0, 64)
+    sim.add(known, 1)
+    sim.drain()
+    sim.cache.evict(32)
+    alone = sim.add(prompt_of(1, 40), 55)
+    sim.step()
+    loading = sim.add(known, 1)
+    sim.run(40)
+    assert sim.scheduler.stats().loading == 1
+    assert sim.scheduler.stats().preemptions == 1
+    assert alone.reason is None
+    sim.tier.arrive()
+    sim.drain()
+    assert len(alone.generated) == 55
+    assert loading.reason is FinishReason.LENGTH

@@ -10,7 +10,11 @@ from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
 from tests.runtime.sched.simulation import Request, Simulation, next_token, simulation
 
-prompts = st.lists(st.integers(0, 1), min_size=1, max_size=14)
+prompts = st.one_of(
+    st.lists(st.integers(0, 1), min_size=1, max_size=14),
+    # Blocks of a slower tier have 16 tokens.
+    st.tuples(st.integers(0, 1), st.integers(16, 19)).map(lambda both: [both[0]] * both[1]),
+)
 options = st.builds(
     SchedulerOptions,
     step_tokens=st.sampled_from([1, 3, 8, 64]),
@@ -34,9 +38,14 @@ class Scheduling(RuleBasedStateMachine):
 
     sim: Simulation
 
-    @initialize(options=options, n_slots=st.integers(20, 60), guess=st.sampled_from([0, 2]))
-    def begin(self, options: SchedulerOptions, n_slots: int, guess: int) -> None:
-        self.sim = simulation(n_slots, options=options, guess=guess)
+    @initialize(
+        options=options,
+        n_slots=st.integers(20, 60),
+        guess=st.sampled_from([0, 2]),
+        tier=st.booleans(),
+    )
+    def begin(self, options: SchedulerOptions, n_slots: int, guess: int, tier: bool) -> None:
+        self.sim = simulation(n_slots, options=options, guess=guess, tier=tier)
 
     @rule(
         prompt=prompts,
@@ -73,6 +82,15 @@ class Scheduling(RuleBasedStateMachine):
         for _ in range(n):
             self.sim.step()
 
+    @rule(broken=st.booleans())
+    def arrive(self, broken: bool) -> None:
+        self.sim.tier.broken = broken
+        self.sim.tier.arrive()
+
+    @rule(n=st.integers(1, 40))
+    def evict(self, n: int) -> None:
+        self.sim.cache.evict(n)
+
     @precondition(lambda self: not self.sim.idle)
     @rule(data=st.data())
     def abort(self, data: st.DataObject) -> None:
@@ -84,6 +102,7 @@ class Scheduling(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "sim"):
+            self.sim.tier.broken = False
             self.sim.drain()
             for request in self.sim.requests:
                 self.check(request)
@@ -106,7 +125,7 @@ class Scheduling(RuleBasedStateMachine):
 
 TestScheduling = Scheduling.TestCase
 TestScheduling.settings = settings(
-    max_examples=50,
+    max_examples=100,
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
