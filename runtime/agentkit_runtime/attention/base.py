@@ -39,7 +39,7 @@ class AttentionStats:
     refused: int = 0
     """Common stretches whose sharing would have cost more than it saves."""
     parts: int = 0
-    """Kernel calls of one layer."""
+    """Partial results of one layer."""
     saved_keys: int = 0
     """Keys that were not read again because of sharing."""
 
@@ -49,7 +49,7 @@ class AttentionStats:
             plans=self.plans + 1,
             shared_reads=self.shared_reads + plan.shared_reads,
             refused=self.refused + plan.refused,
-            parts=self.parts + len(plan.reads) + len(plan.gathers) + len(plan.causal),
+            parts=self.parts + plan.n_parts,
             saved_keys=self.saved_keys + plan.saved_keys,
         )
 

@@ -84,6 +84,11 @@ class AttentionPlan:
         """New tokens of all lanes."""
         return len(self.positions)
 
+    @property
+    def n_parts(self) -> int:
+        """Results that are computed and merged in each layer."""
+        return len(self.reads) + len(self.gathers) + len(self.causal)
+
 
 MAX_GATHERED_ROWS = 16
 """A chunk up to this size reads its own new tokens with its other short pieces, under a mask."""
