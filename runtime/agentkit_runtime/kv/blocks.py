@@ -24,14 +24,17 @@ from agentkit_runtime.kv.tiers.base import (
 class BlockIndex:
     """Watches a tree: names what enters, reports and collects what leaves.
 
-    `log` gets the events, if there is one. With `collecting`, evicted blocks wait in `evicted`
-    until somebody takes them; their slots must not be given away before.
+    `log` gets the events, if there is one; storing a block again is reported again, removing it
+    only when no copy is left. With `collecting`, evicted blocks wait until somebody takes them;
+    their slots must not be given away before.
     """
 
     def __init__(self, log: EventLog | None = None, *, collecting: bool = False) -> None:
         self.log = log
         self.collecting = collecting
         self._evicted: list[Block] = []
+        # A block can be in a namespace's own root and behind a published prefix.
+        self._copies: dict[bytes, int] = {}
 
     def stored(self, node: Node, tokens: bytes, n_known: int) -> None:
         """The tree has learned `tokens` behind the first `n_known`; they end at `node`."""
@@ -48,6 +51,7 @@ class BlockIndex:
             node.names += names
         else:
             _distribute(node, names, n_known)
+        self._add(names)
         if self.log is not None:
             token_ids = tokens[first:end]
             self.log.emit(
@@ -73,8 +77,23 @@ class BlockIndex:
             for index, name in enumerate(gone, first + n_names):
                 self._evicted.append(Block(namespace, name, _slots(node, index), index))
         del node.names[n_names:]
-        if self.log is not None:
-            self.log.emit(BlockRemoved(tuple(gone), Medium.DEVICE))
+        last = tuple(name for name in gone if self._is_last(name))
+        if last and self.log is not None:
+            self.log.emit(BlockRemoved(last, Medium.DEVICE))
+
+    def _add(self, names: list[bytes]) -> None:
+        if self._copies.keys().isdisjoint(names):
+            self._copies.update(dict.fromkeys(names, 1))
+        else:
+            for name in names:
+                self._copies[name] = self._copies.get(name, 0) + 1
+
+    def _is_last(self, name: bytes) -> bool:
+        """Take one copy away; whether there is none left."""
+        left = self._copies.pop(name) - 1
+        if left:
+            self._copies[name] = left
+        return not left
 
     def take_evicted(self) -> list[Block]:
         """The blocks evicted since the last call, whose slots are still untouched."""

@@ -12,7 +12,7 @@ from agentkit_runtime.kv.blocks import BlockIndex
 from agentkit_runtime.kv.events import AllBlocksCleared, EventLog
 from agentkit_runtime.kv.extent import coalesce, total
 from agentkit_runtime.kv.hints import Hint
-from agentkit_runtime.kv.integrity import check_cache, check_labels
+from agentkit_runtime.kv.integrity import check_cache, check_labels, check_names
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.leasing import LeasedSlots, limited
 from agentkit_runtime.kv.node import Node
@@ -290,6 +290,8 @@ class KvCache(LeasedSlots):
         held += [restore.node for restore in self._restores]
         check_cache(self._allocator, self._tree, _active(leases), held=held)
         check_labels(self._labels.all(), self._tree)
+        if self._index is not None:
+            check_names(self._tree)
 
     # -- helpers --------------------------------------------------------------------------------
 

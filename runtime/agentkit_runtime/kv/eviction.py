@@ -61,6 +61,11 @@ class EvictionQueue:
             self._enter(node)
         return None
 
+    def misplaced(self) -> list[Node]:
+        """Leaves that would be taken out too late. None, unless a key fell and nobody told."""
+        valid = [entry for entry in self._heap if entry[1] == entry[2].entry]
+        return [node for key, _, node in valid if node.is_evictable and self._key(node) < key]
+
     def clean(self) -> None:
         """Forget void entries, so that nodes that have left the tree can be freed."""
         self._heap = [entry for entry in self._heap if entry[1] == entry[2].entry]

@@ -22,6 +22,7 @@ from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.node import Node
 from agentkit_runtime.kv.slots import SlotAllocator
+from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, chain, first_parent
 from agentkit_runtime.kv.tokens import TOKEN_BYTES
 from agentkit_runtime.kv.tree import RadixTree
 
@@ -45,6 +46,23 @@ def check_tree(tree: RadixTree) -> None:
         f"counted {tree.evictable_tokens} and {tree.protected_tokens}",
     )
     _check_tiling([("tree", node.extent) for node in _nodes(tree)], n_slots=None)
+    late = tree.misplaced()
+    _require(not late, f"{len(late)} leaves have a smaller key than the eviction queue knows")
+
+
+def check_names(tree: RadixTree) -> None:
+    """Check the block names of a tree that is watched by a `BlockIndex`. Raises IntegrityError."""
+    for root in tree.roots():
+        public = b"".join(node.edge for node in root.path())
+        pending: list[tuple[Node, bytes]] = [(root, public)]
+        while pending:
+            node, tokens = pending.pop()
+            names = chain(first_parent(root.owner), tokens)[node.start // BLOCK_TOKENS :]
+            _require(
+                node is root or node.names == names,
+                f"the node at slots {node.extent!r} has wrong names for its blocks",
+            )
+            pending += [(child, tokens + child.edge) for child in node.children.values()]
 
 
 def check_cache(

@@ -21,7 +21,7 @@ from agentkit_runtime.kv.hints import (
 from agentkit_runtime.kv.node import DONE, NORMAL, WANTED, Node
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.timers import Timers
-from agentkit_runtime.kv.tree import RadixTree, own
+from agentkit_runtime.kv.tree import RadixTree
 
 MAX_OWNERS = 8_192
 """Sessions, and sets of tags without one, that are remembered."""
@@ -66,7 +66,7 @@ class Labels:
         label.wanted_until_s = 0.0
         self._rank(label)
         if node.edge:
-            own(node, label)
+            self._tree.own(node, label)
         return label
 
     def move(self, label: Label, old: Node, new: Node) -> None:
@@ -75,8 +75,9 @@ class Labels:
             if old.owners is not None and label in old.owners:
                 old.owners.discard(label)
                 label.ends.pop(old, None)
+                self._tree.requeue(old)
             if new.edge:
-                own(new, label)
+                self._tree.own(new, label)
 
     def hint(self, hint: Hint) -> None:
         """Take an advice. One about a session that nobody knows is dropped."""

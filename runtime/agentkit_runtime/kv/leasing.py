@@ -217,7 +217,7 @@ class LeasedSlots:
         committed = lease.committed
         shared, private = split_last(lease.extents, lease.capacity - committed)
         own, behind = split(private, n_tokens - committed)
-        node, extents, duplicates = self._tree.extend(lease.node, tokens, own)
+        node, extents, duplicates = self._tree.extend(lease.node, tokens, own, owner=lease.label)
         if node is not lease.node:
             if lease.label is not None:
                 self._labels.move(lease.label, lease.node, node)

@@ -58,7 +58,7 @@ class Node:
         self.last_used = last_used
         """Logical time; never less than that of a child."""
         self.hits = 1
-        """How often the node was used; its insertion counts."""
+        """How many requests used it: the one that inserted it, and each match."""
         self.entry = 0
         """Number of its valid entry in the eviction queue; 0 is none."""
         self.owners: set[Owner] | None = None

@@ -119,6 +119,10 @@ class RadixTree:
         """The root of this name, if it is there."""
         return self._roots.get(name)
 
+    def misplaced(self) -> list[Node]:
+        """Leaves that the eviction queue would take too late: always none."""
+        return self._queue.misplaced()
+
     def condemned(self) -> Iterator[Node]:
         """The tops of branches that were removed while locked. Read only."""
         return iter(self._condemned)
@@ -144,7 +148,7 @@ class RadixTree:
         """
         require_whole_tokens(tokens)
         self._now = now = self._clock()
-        return self._descend(self.own_root(namespace), tokens, now)
+        return self._descend(self.own_root(namespace), tokens, now, hit=1)
 
     def insert(
         self,
@@ -168,7 +172,7 @@ class RadixTree:
                 f"for {count(tokens)!r} tokens"
             )
         self._now = now = self._clock()
-        known = self._descend(self.own_root(namespace), tokens, now)
+        known = self._descend(self.own_root(namespace), tokens, now, hit=0)
         brought, new_runs = split(runs, known.length)
         node = known.node
         if new_runs:
@@ -177,11 +181,19 @@ class RadixTree:
                 self._watcher.stored(node, tokens, known.length)
         return Insertion(node, coalesce(known.extents, new_runs), differing(brought, known.extents))
 
-    def extend(self, holder: Node, tokens: bytes, extents: Sequence[Extent]) -> Insertion:
+    def extend(
+        self,
+        holder: Node,
+        tokens: bytes,
+        extents: Sequence[Extent],
+        *,
+        owner: Owner | None = None,
+    ) -> Insertion:
         """`insert` for who has `holder` locked: looks only at what is behind its end.
 
         `tokens` must start with those of the path to `holder`, which is not checked. `extents` are
-        the slots of the tokens behind it, and so are those of the result.
+        the slots of the tokens behind it, and so are those of the result. A leaf where others than
+        `owner` ended sequences does not grow: their ends stay where they are.
         """
         self._now = now = self._clock()
         step: Node | None = holder
@@ -189,10 +201,10 @@ class RadixTree:
             step.last_used = now
             step = step.parent
         n_held = holder.end
-        node, length, known = self._follow(holder, tokens, n_held * TOKEN_BYTES, [], now)
+        node, length, known = self._follow(holder, tokens, n_held * TOKEN_BYTES, [], now, 0)
         brought, new_runs = split(extents, length - n_held) if known else ([], extents)
         if new_runs:
-            node = self._append(node, tokens[length * TOKEN_BYTES :], new_runs, holder)
+            node = self._append(node, tokens[length * TOKEN_BYTES :], new_runs, holder, owner)
             if self._watcher is not None:
                 self._watcher.stored(node, tokens, length)
         if not known:
@@ -270,6 +282,11 @@ class RadixTree:
             freed.append(run)
         return freed
 
+    def own(self, node: Node, owner: Owner) -> None:
+        """Record that a sequence of `owner` ends at `node`."""
+        _own(node, owner)
+        self._queue.refresh(node)
+
     def requeue(self, node: Node) -> None:
         """The key of a node has fallen (see `policy`): find its place in the queue again."""
         self._queue.refresh(node)
@@ -320,17 +337,17 @@ class RadixTree:
             root = self._roots[namespace] = RootNode(namespace)
         return root
 
-    def _descend(self, root: RootNode, tokens: bytes, now: int) -> Match:
+    def _descend(self, root: RootNode, tokens: bytes, now: int, *, hit: int) -> Match:
         offset = 0
         extents: list[Extent] = []
         root.last_used = now
         if root.parent is not None:
             offset = root.start * TOKEN_BYTES
-            extents = _use_base(root, now)
-        return self._follow(root, tokens, offset, extents, now)
+            extents = _use_base(root, now, hit)
+        return self._follow(root, tokens, offset, extents, now, hit)
 
     def _follow(
-        self, node: Node, tokens: bytes, offset: int, extents: list[Extent], now: int
+        self, node: Node, tokens: bytes, offset: int, extents: list[Extent], now: int, hit: int
     ) -> Match:
         """Go down from `node`, which ends at byte `offset`; appends to `extents`."""
         n_bytes = len(tokens)
@@ -343,7 +360,7 @@ class RadixTree:
                 child = self._split(child, common_prefix(tokens, offset, edge))
                 edge = child.edge
             child.last_used = now
-            child.hits += 1
+            child.hits += hit
             append_run(extents, child.extent)
             offset += len(edge)
             node = child
@@ -374,14 +391,19 @@ class RadixTree:
         return head
 
     def _append(
-        self, node: Node, tokens: bytes, runs: Sequence[Extent], holder: Node | None
+        self,
+        node: Node,
+        tokens: bytes,
+        runs: Sequence[Extent],
+        holder: Node | None,
+        owner: Owner | None = None,
     ) -> Node:
         """Hang one node for each run below `node`, or grow `node`; returns the last one."""
         offset = 0
         for run in runs:
             edge = tokens[offset : offset + run.length * TOKEN_BYTES]
             offset += len(edge)
-            if self._can_grow(node, run, holder):
+            if self._can_grow(node, run, holder, owner):
                 node.edge += edge
                 node.extent = Extent(node.extent.start, node.extent.length + run.length)
             else:
@@ -395,7 +417,7 @@ class RadixTree:
         self._settle(node)
         return node
 
-    def _can_grow(self, node: Node, run: Extent, holder: Node | None) -> bool:
+    def _can_grow(self, node: Node, run: Extent, holder: Node | None, owner: Owner | None) -> bool:
         """Whether `node` can take `run` without moving the end of anybody else's handle.
 
         The only lock allowed is the caller's own, because the caller moves on to the new end.
@@ -405,6 +427,7 @@ class RadixTree:
             and node.extent.end == run.start
             and node.locks == (1 if node is holder else 0)
             and bool(node.edge)
+            and (not node.owners or node.owners == {owner})
             and not self._policy.counts_hits
         )
 
@@ -425,7 +448,8 @@ class RadixTree:
         del parent.children[leaf.edge[:TOKEN_BYTES]]
         leaf.parent = None
         if leaf.owners:
-            disown(leaf, heir=parent if parent.edge else None)
+            _disown(leaf, heir=parent if parent.edge else None)
+            self._queue.refresh(parent)
         self._settle(parent)
         return freed
 
@@ -438,7 +462,7 @@ class RadixTree:
         for node in branch:
             if self._watcher is not None:
                 self._watcher.removing(node, 0, evicted=False)
-            disown(node)
+            _disown(node)
             self._evictable -= node.extent.length
             self._queue.discard(node)
         for node in branch:
@@ -457,7 +481,7 @@ class RadixTree:
     def _condemn(self, node: Node) -> None:
         if self._watcher is not None:
             self._watcher.removing(node, 0, evicted=False)
-        disown(node)
+        _disown(node)
         self._queue.discard(node)
         node.condemned = True
 
@@ -496,32 +520,31 @@ def peek_below(root: RootNode, tokens: bytes) -> int:
     return offset // TOKEN_BYTES
 
 
-def disown(node: Node, heir: Node | None = None) -> None:
+def _disown(node: Node, heir: Node | None = None) -> None:
     """Take a node out of its owners' ends; `heir` takes its place there."""
     if node.owners:
         for owner in node.owners:
             owner.ends.pop(node, None)
             if heir is not None:
-                own(heir, owner)
+                _own(heir, owner)
     node.owners = None
 
 
-def own(node: Node, owner: Owner) -> None:
-    """Record that a sequence of `owner` ends at `node`."""
+def _own(node: Node, owner: Owner) -> None:
     if node.owners is None:
         node.owners = set()
     node.owners.add(owner)
     owner.ends[node] = None
 
 
-def _use_base(root: RootNode, now: int) -> list[Extent]:
+def _use_base(root: RootNode, now: int, hit: int) -> list[Extent]:
     """Record a use of the public part of an overlay; returns its slots."""
     base = root.parent
     assert base is not None, "an overlay has a base"
     runs: list[Extent] = []
     for node in base.upwards():
         node.last_used = now
-        node.hits += 1
+        node.hits += hit
         if node.edge:
             runs.append(node.extent)
     return coalesce(reversed(runs))

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import pytest
+
+import agentkit_runtime.kv.labels as labels_module
+from agentkit_runtime.kv.hints import MAX_EXPECTED_S, LikelyNext, SessionDone, SessionWaits
+from agentkit_runtime.kv.scope import Scope
+from agentkit_runtime.kv.tokens import pack
+from tests.runtime.kv.world import World
+
+
+@pytest.fixture
+def world() -> World:
+    """Three sessions of 10 tokens each, used in the order a, b, c; c has a tag."""
+    world = World(100)
+    for first, session in enumerate("abc"):
+        tags = frozenset({"writer"}) if session == "c" else frozenset[str]()
+        world.whole(b"n", tokens_of(session), Scope(tenant="t", session=session, tags=tags))
+        assert first < 3
+    return world
+
+
+def tokens_of(session: str) -> list[int]:
+    return [ord(session)] * 10
+
+
+def kept(world: World) -> str:
+    return "".join(
+        s for s in "abc" if world.cache.peek(b"n", pack(tokens_of(s))) == len(tokens_of(s))
+    )
+
+
+def test_without_hints_the_least_recently_used_goes_first(world: World) -> None:
+    world.cache.evict(10)
+    assert kept(world) == "bc"
+
+
+def test_a_session_that_is_done_goes_first(world: World) -> None:
+    world.cache.hint(SessionDone("c", "t"))
+    world.cache.evict(10)
+    assert kept(world) == "ab"
+
+
+def test_a_session_that_waits_goes_last_until_its_time_is_over(world: World) -> None:
+    world.cache.hint(SessionWaits("a", 5.0, "t"))
+    world.cache.evict(10)
+    assert kept(world) == "ac"
+    world.now_s += 5.0
+    world.cache.tick()
+    world.cache.evict(10)
+    assert kept(world) == "c"
+    world.check()
+
+
+def test_waiting_protects_from_others_not_from_a_full_pool(world: World) -> None:
+    world.cache.hint(SessionWaits("a", 5.0, "t"))
+    assert world.cache.evict(100) == 30
+
+
+def test_a_session_that_is_back_is_an_ordinary_one(world: World) -> None:
+    world.cache.hint(SessionWaits("a", 500.0, "t"))
+    world.whole(b"n", tokens_of("a"), Scope(tenant="t", session="a"))
+    for session in "bc":
+        world.whole(b"n", tokens_of(session), Scope(tenant="t", session=session))
+    world.cache.evict(10)
+    assert kept(world) == "bc"
+
+
+def test_a_session_that_was_done_can_come_back(world: World) -> None:
+    world.cache.hint(SessionDone("b", "t"))
+    world.whole(b"n", tokens_of("b"), Scope(tenant="t", session="b"))
+    world.cache.evict(10)
+    assert kept(world) == "bc"
+
+
+def test_what_carries_an_expected_tag_goes_last_until_its_time_is_over(world: World) -> None:
+    world.cache.hint(SessionWaits("a", 1.0, "t"))
+    world.cache.hint(LikelyNext(frozenset({"writer", "other"}), 5.0, "t"))
+    for session in "ba":
+        world.whole(b"n", tokens_of(session), Scope(tenant="t", session=session))
+    world.cache.evict(10)
+    assert kept(world) == "ac"
+    world.now_s += 5.0
+    world.cache.evict(10)
+    assert kept(world) == "a", "its hint is over, also without a tick"
+
+
+def test_a_prefix_that_a_live_session_shares_does_not_go_with_the_dead_one() -> None:
+    world = World(100)
+    for session in ("dead", "live"):
+        world.whole(b"n", [1] * 10, Scope(session=session))
+    world.whole(b"n", [2] * 10, Scope(session="other"))
+    world.cache.hint(SessionDone("dead"))
+    world.cache.hint(SessionWaits("live", 9.0))
+    world.cache.evict(10)
+    assert world.cache.peek(b"n", pack([1] * 10)) == 10
+
+
+def test_hints_about_another_tenant_s_sessions_do_nothing(world: World) -> None:
+    world.cache.hint(SessionDone("c", "intruder"))
+    world.cache.hint(SessionWaits("a", 5.0, "intruder"))
+    world.cache.hint(LikelyNext(frozenset({"writer"}), 5.0, "intruder"))
+    world.cache.evict(10)
+    assert kept(world) == "bc"
+
+
+def test_plain_lru_looks_at_no_hint() -> None:
+    world = World(100, policy="lru")
+    for session in "ab":
+        world.whole(b"n", tokens_of(session), Scope(session=session))
+    world.cache.hint(SessionDone("b"))
+    world.cache.evict(10)
+    assert kept(world) == "b"
+
+
+def test_a_hint_keeps_nothing_for_longer_than_an_hour(world: World) -> None:
+    world.cache.hint(SessionWaits("a", float("inf"), "t"))
+    world.now_s += MAX_EXPECTED_S
+    world.cache.evict(10)
+    assert kept(world) == "bc"
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels_module, "MAX_OWNERS", 5)
+    monkeypatch.setattr(labels_module, "MAX_TAGS", 3)
+    world = World(200)
+    for session in range(20):
+        world.whole(b"n", [session, 1, 2], Scope(session=str(session)))
+        world.cache.hint(SessionWaits(str(session), 60.0))
+        world.cache.hint(LikelyNext(frozenset({f"tag {session}"}), 60.0))
+    assert len(world.cache._labels) == 5
+    assert len(world.cache._timers) == 5 + 3
+    world.check()
+    for _ in range(1_000):
+        world.cache.hint(SessionWaits("19", 60.0))
+        world.cache.hint(LikelyNext(frozenset({"tag 19"}), 50.0))
+    assert len(world.cache._timers._heap) < 200
+    world.cache.evict(45)
+    assert world.cache.peek(b"n", pack([19, 1, 2])) == 3, "the newest are the ones known"
+    world.now_s += 60.0
+    world.cache.tick()
+    assert len(world.cache._timers) == 0
+    world.check()
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_times_before_now_are_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match="expected_s must not be negative"):
+        SessionWaits("s", seconds)
+    with pytest.raises(ValueError, match="within_s must not be negative"):
+        LikelyNext(frozenset(), seconds)
