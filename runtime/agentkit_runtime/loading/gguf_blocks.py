@@ -32,8 +32,8 @@ def blocks_from_gguf(raw: np.ndarray, type_name: str, shape: tuple[int, int]) ->
     rows = raw.reshape(n_out, n_in // GROUP, BLOCK_BYTES[type_name])
     scale = _halves(rows, 0)
     if type_name == "Q8_0":
-        codes = torch.from_numpy(rows[..., _HALF_BYTES:].view(np.int8).copy())
-        return Blocks(bits=8, codes=codes, scale=scale, minimum=None)
+        stored = torch.from_numpy(rows[..., _HALF_BYTES:].view(np.int8).copy())
+        return Blocks(bits=8, codes=stored, scale=scale, minimum=None)
     # Q4_0 stores code - 8; 8 d is exact in float16, because 8 is a power of two.
     minimum = _halves(rows, _HALF_BYTES) if type_name == "Q4_1" else -8 * scale
     nibbles = rows[..., -GROUP // 2 :]

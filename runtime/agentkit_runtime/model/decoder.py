@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from agentkit_runtime.attention.base import AttentionBackend, ForwardBatch, KvLayer
 from agentkit_runtime.model.config import ModelConfig
+from agentkit_runtime.model.norm import RmsNorm
 from agentkit_runtime.model.rope import RopeTable, rotate
 from agentkit_runtime.model.weights import DecoderWeights, LayerWeights
 
@@ -19,6 +20,22 @@ class KvLayers(Protocol):
 
     def layer(self, index: int) -> KvLayer:
         """Return one layer's keys and values."""
+
+
+class _Layer:
+    """One layer's weights, with its norms ready to run."""
+
+    __slots__ = ("attn_norm", "k_norm", "mlp_norm", "q_norm", "weights")
+
+    def __init__(self, config: ModelConfig, weights: LayerWeights) -> None:
+        def norm(weight: Tensor | None) -> RmsNorm | None:
+            return None if weight is None else RmsNorm(weight, config.rms_eps)
+
+        self.weights = weights
+        self.attn_norm = RmsNorm(weights.attn_norm, config.rms_eps)
+        self.mlp_norm = RmsNorm(weights.mlp_norm, config.rms_eps)
+        self.q_norm = norm(weights.q_norm)
+        self.k_norm = norm(weights.k_norm)
 
 
 class Decoder:
@@ -31,6 +48,8 @@ class Decoder:
         self._weights = weights
         self.attention = attention
         self._rope = RopeTable(config, device=weights.embed.device)
+        self._layers = tuple(_Layer(config, layer) for layer in weights.layers)
+        self._final_norm = RmsNorm(weights.final_norm, config.rms_eps)
 
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, kv: KvLayers) -> Tensor:
@@ -41,18 +60,18 @@ class Decoder:
         """
         hidden = self._weights.embed.rows(batch.token_ids)
         cos, sin = self._rope.at(batch.positions)
-        for index, layer in enumerate(self._weights.layers):
+        for index, layer in enumerate(self._layers):
             hidden = hidden + self._attend(hidden, layer, cos, sin, kv.layer(index), batch)
             hidden = hidden + self._mlp(hidden, layer)
         if batch.logit_rows.numel() != hidden.shape[0]:
             hidden = hidden.index_select(0, batch.logit_rows)
-        hidden = self._norm(hidden, self._weights.final_norm)
+        hidden = self._final_norm(hidden)
         return self._weights.lm_head(hidden).float()
 
     def _attend(
         self,
         hidden: Tensor,
-        layer: LayerWeights,
+        layer: _Layer,
         cos: Tensor,
         sin: Tensor,
         pool: KvLayer,
@@ -60,14 +79,12 @@ class Decoder:
     ) -> Tensor:
         config = self.config
         n_rows = hidden.shape[0]
-        qkv = layer.qkv(self._norm(hidden, layer.attn_norm))
+        qkv = layer.weights.qkv(layer.attn_norm(hidden))
         heads = qkv.view(n_rows, config.n_heads + 2 * config.n_kv_heads, config.head_dim)
         v = heads[:, config.n_heads + config.n_kv_heads :]
         if layer.q_norm is not None and layer.k_norm is not None:
-            q = self._norm(heads[:, : config.n_heads], layer.q_norm)
-            k = self._norm(
-                heads[:, config.n_heads : config.n_heads + config.n_kv_heads], layer.k_norm
-            )
+            q = layer.q_norm(heads[:, : config.n_heads])
+            k = layer.k_norm(heads[:, config.n_heads : config.n_heads + config.n_kv_heads])
             q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         else:
             # One rotation for queries and keys: they are neighbours in the fused product.
@@ -76,12 +93,9 @@ class Decoder:
         k, v = pool.write(batch.slots, k, v)
         q = pool.queries(q)
         mixed = self.attention.attend(q, k, v, pool, batch)
-        return layer.out(mixed.reshape(n_rows, -1))
+        return layer.weights.out(mixed.reshape(n_rows, -1))
 
-    def _mlp(self, hidden: Tensor, layer: LayerWeights) -> Tensor:
-        gate_up = layer.gate_up(self._norm(hidden, layer.mlp_norm))
+    def _mlp(self, hidden: Tensor, layer: _Layer) -> Tensor:
+        gate_up = layer.weights.gate_up(layer.mlp_norm(hidden))
         gate, up = gate_up.chunk(2, dim=-1)
-        return layer.down(functional.silu(gate).mul_(up))
-
-    def _norm(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        return functional.rms_norm(hidden, (hidden.shape[-1],), weight, self.config.rms_eps)
+        return layer.weights.down(functional.silu(gate).mul_(up))

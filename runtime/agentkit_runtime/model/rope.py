@@ -11,16 +11,17 @@ from agentkit_runtime.model.config import ModelConfig, RopeScaling
 
 
 class RopeTable:
-    """cos and sin for every position of a model: [max_position, head_dim / 2] each."""
+    """Factors of every position of a model, [max_position, head_dim] each, for `rotate`."""
 
     def __init__(self, config: ModelConfig, *, device: torch.device) -> None:
         inverse = inverse_frequencies(config)
         angles = torch.outer(torch.arange(config.max_position, dtype=torch.float32), inverse)
-        self._cos = angles.cos().to(device)
-        self._sin = angles.sin().to(device)
+        cos, sin = angles.cos(), angles.sin()
+        self._cos = torch.cat((cos, cos), dim=-1).to(device)
+        self._sin = torch.cat((-sin, sin), dim=-1).to(device)
 
     def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cos and sin [T, 1, head_dim / 2] of `positions` [T]."""
+        """Return cos and signed sin [T, 1, head_dim] of `positions` [T]."""
         return (
             self._cos.index_select(0, positions)[:, None],
             self._sin.index_select(0, positions)[:, None],
@@ -28,9 +29,12 @@ class RopeTable:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotate `x` [T, heads, head_dim]; pairs are (i, i + head_dim / 2). Keeps the dtype of `x`."""
-    first, second = x.chunk(2, dim=-1)
-    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    """Rotate `x` [T, heads, head_dim]; pairs are (i, i + head_dim / 2). Keeps the dtype of `x`.
+
+    `cos` and `sin` are from `RopeTable.at`: the first half of `sin` has its sign turned.
+    """
+    partners = x.roll(x.shape[-1] // 2, dims=-1)
+    rotated = torch.addcmul(x * cos, partners, sin)
     return rotated.to(x.dtype)  # the tables are float32: half precision would blur far positions
 
 

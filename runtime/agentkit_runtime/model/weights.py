@@ -78,9 +78,11 @@ class DecoderWeights:
     @property
     def n_bytes(self) -> int:
         """What embedding and projections take in memory."""
-        matrices = [m for w in self.layers for m in (w.qkv, w.out, w.gate_up, w.down)]
-        head = 0 if self.lm_head is self.embed else self.lm_head.n_bytes
-        return self.embed.n_bytes + head + sum(matrix.n_bytes for matrix in matrices)
+        matrices: list[Linear | Table] = [self.embed, self.lm_head]
+        for layer in self.layers:
+            matrices += (layer.qkv, layer.out, layer.gate_up, layer.down)
+        unique = {id(matrix): matrix for matrix in matrices}  # a tied head is the embedding
+        return sum(matrix.n_bytes for matrix in unique.values())
 
 
 def load_weights(
