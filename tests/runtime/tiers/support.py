@@ -1,13 +1,10 @@
-"""A pool of rows, executors that wait to be told, and chains of blocks."""
+"""A pool of rows, and chains of blocks."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +16,7 @@ from agentkit_runtime.kv.tiers.disk_file import BlockShape
 from agentkit_runtime.kv.tiers.disk_open import open_disk
 from agentkit_runtime.kv.tiers.fetch import TierFetch
 from agentkit_runtime.kv.tiers.tiered import HostAndDiskTiers
+from bench.by_hand import ByHand
 
 ROW = 8
 BLOCK = BLOCK_TOKENS * ROW
@@ -48,41 +46,6 @@ class Pool:
             self.rows[run.start : run.end] = rows[at : at + run.length]
             at += run.length
         assert at == rows.shape[0]
-
-
-class ByHand(Executor):
-    """Runs nothing until it is told to."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Callable[[], object]] = deque()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future = Promise(self)
-        self.waiting.append(lambda: future.set_result(fn(*args, **kwargs)))
-        return future
-
-    def run(self, n: int | None = None) -> None:
-        for _ in range(len(self.waiting) if n is None else n):
-            self.waiting.popleft()()
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        if cancel_futures:
-            self.waiting.clear()
-        while self.waiting:
-            self.run()
-
-
-class Promise(Future[Any]):
-    """Who waits for it makes it come true."""
-
-    def __init__(self, executor: ByHand) -> None:
-        super().__init__()
-        self._executor = executor
-
-    def result(self, timeout: float | None = None) -> Any:
-        if not self.done():
-            self._executor.run()
-        return super().result(0)
 
 
 @dataclass

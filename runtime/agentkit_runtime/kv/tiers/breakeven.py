@@ -28,7 +28,7 @@ _CLAMP = 4.0
 _MIN_BYTES = 1 << 18
 """Smaller transfers say more about latency than about speed."""
 _FORGETTING = 0.95
-_MIN_TOKENS = 16
+_MIN_TOKENS = 64
 """Shorter prefills say more about a step's fixed cost than about a token's."""
 
 
