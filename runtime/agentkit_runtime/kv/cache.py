@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from agentkit_runtime.errors import NotCached
 from agentkit_runtime.kv.blocks import BlockIndex
 from agentkit_runtime.kv.events import AllBlocksCleared, EventLog
-from agentkit_runtime.kv.extent import coalesce, total
+from agentkit_runtime.kv.extent import coalesce, take, total
 from agentkit_runtime.kv.hints import Hint
 from agentkit_runtime.kv.integrity import check_cache, check_labels, check_names
 from agentkit_runtime.kv.lease import Lease
@@ -300,7 +300,7 @@ class KvCache(LeasedSlots):
         n_blocks = min(restore.fetch.n_blocks, self.available // BLOCK_TOKENS)
         first = wanted.first_block * BLOCK_TOKENS
         end = first + n_blocks * BLOCK_TOKENS
-        if restore.node.condemned or restore.node.end != first or n_blocks == 0:
+        if restore.node.condemned or restore.node.end < first or n_blocks == 0:
             return 0
         self._make_room(end - first)
         slots = self._allocator.alloc(end - first)
@@ -311,7 +311,7 @@ class KvCache(LeasedSlots):
             raise
         tokens = wanted.tokens[: end * TOKEN_BYTES]
         before = self._tree.total_tokens
-        known = coalesce(node.extent for node in restore.node.path())
+        known = take(coalesce(node.extent for node in restore.node.path()), first)
         done = self._tree.insert(restore.root, tokens, coalesce(known, slots))
         self._allocator.free(done.duplicates)
         gained = self._tree.total_tokens - before

@@ -140,9 +140,9 @@ class RandomUse:
             world.restores.remove(restore)
             world.cache.cancel_restore(restore)
         elif len(world.restores) < 3:
-            tokens = self._tokens()
-            # What was evicted last is what tiers are most likely to have.
-            world.begin_restore(tenant.encode(), tokens, self._scope(tenant))
+            for _ in range(4):  # until something is there to restore
+                if world.begin_restore(tenant.encode(), self._tokens(), self._scope(tenant)):
+                    return
 
     def _selector(self, tenant: str) -> Selector:
         rng = self.rng
