@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from agentkit_runtime.cli_plan import kv_plan
 from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.format import KvFormat
 
@@ -37,6 +38,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+app.command("kv-plan")(kv_plan)
 
 
 def main() -> None:
@@ -102,6 +106,7 @@ def _serve(
         ids = dict.fromkeys((runtime.model_label, model))
         web = create_app(runtime.service, model_ids=tuple(ids))
         config = uvicorn.Config(web, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)
+        _say(str(runtime.pool))
         _say(f"serving {runtime.model_label} at {_url(listener)}/v1 (Ctrl-C stops)")
         # uvicorn raises the interrupt again after a clean shutdown; here it is the normal end.
         with contextlib.suppress(KeyboardInterrupt):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from agentkit_runtime.attention.sdpa import SdpaAttention
+from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size, free_host_bytes
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import RuntimeFault
@@ -39,12 +40,8 @@ _DTYPES: dict[DType, torch.dtype] = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-_MEMORY_SHARE = 0.25
-"""Part of the machine's memory that the KV pool may take when nothing is said."""
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Where Linux says what a container may use; "max" is no limit."""
-_DEFAULT_SLOTS = 65_536
-"""Upper bound of the default pool, in tokens."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +55,7 @@ class EngineOptions:
     kv_dtype: str | None = None
     """Name of a `KvFormat`, or "fp8"; None stores keys and values as they are computed."""
     max_slots: int | None = None
-    """KV slots, in tokens; None takes up to a quarter of the memory, at most 65,536."""
+    """KV slots, in tokens; None takes what free memory allows (`capacity.memory`)."""
     threads: int | None = None
     """CPU threads of torch, for the whole process; None leaves torch's choice."""
     host_cache_bytes: int | None = None
@@ -101,6 +98,8 @@ class LoadedModel:
     tokenizer: Tokenizer
     template: ChatTemplate
     identity: Identity
+    pool: PoolSize | None = None
+    """How large the KV pool is, and why; None where nobody measured."""
 
 
 def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) -> LoadedModel:
@@ -119,7 +118,8 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
     checkpoint = open_checkpoint(files)
     tokenizer, template = load_text(files.tokenizer)
-    core, dtype = _core_of(checkpoint, options)
+    core, dtype, pool = _core_of(checkpoint, options)
+    _log.info("%s: %s", files.label, pool)
     return LoadedModel(
         label=files.label,
         engine=Engine(core).start(),
@@ -133,6 +133,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
             tokenizer=tokenizer.fingerprint,
             template=template.fingerprint,
         ),
+        pool=pool,
     )
 
 
@@ -145,27 +146,31 @@ def load_core(
     return _core_of(checkpoint, options or EngineOptions())[0], checkpoint.config
 
 
-def _core_of(checkpoint: Checkpoint, options: EngineOptions) -> tuple[EngineCore, torch.dtype]:
+def _core_of(
+    checkpoint: Checkpoint, options: EngineOptions
+) -> tuple[EngineCore, torch.dtype, PoolSize]:
     if options.threads is not None:
         torch.set_num_threads(options.threads)
     device = _device(options.device)
     dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     config = checkpoint.config
     kv_format = kv_format_of(options, dtype)
+    decoder = Decoder(
+        config,
+        load_weights(checkpoint, device=device, dtype=dtype),
+        SdpaAttention(sliding_window=config.sliding_window),
+    )
+    pool = pool_size(config, kv_format, device, options.max_slots)
     core = build_core(
-        Decoder(
-            config,
-            load_weights(checkpoint, device=device, dtype=dtype),
-            SdpaAttention(sliding_window=config.sliding_window),
-        ),
-        n_slots=options.max_slots or default_slots(config, kv_format),
+        decoder,
+        n_slots=pool.slots,
         device=device,
         dtype=dtype,
         kv_format=kv_format,
         options=options.scheduler,
         tiers=_tiers_of(checkpoint, options, dtype),
     )
-    return core, dtype
+    return core, dtype, pool
 
 
 def _tiers_of(
@@ -236,10 +241,19 @@ def build_core(
     )
 
 
-def default_slots(config: ModelConfig, kv_format: KvFormat) -> int:
-    """Return a pool size in tokens that this machine, or its container, can hold."""
-    affordable = int(_memory_bytes() * _MEMORY_SHARE) // _kv_bytes(config, kv_format)
-    return max(256, min(_DEFAULT_SLOTS, affordable))
+def pool_size(
+    config: ModelConfig, kv_format: KvFormat, device: torch.device, max_slots: int | None
+) -> PoolSize:
+    """Return how many tokens the pool holds: `max_slots`, or what free memory allows.
+
+    Called when the weights are loaded, so that they are not free any more.
+    """
+    n_bytes = _kv_bytes(config, kv_format)
+    if max_slots is not None:
+        return chosen_size(max_slots, bytes_per_token=n_bytes, kv_dtype=kv_format)
+    on_host = device.type != "cuda"
+    free = free_host_bytes() if on_host else torch.cuda.mem_get_info(device)[0]
+    return fitting_size(free, bytes_per_token=n_bytes, kv_dtype=kv_format, on_host=on_host)
 
 
 def _kv_bytes(config: ModelConfig, kv_format: KvFormat) -> int:
@@ -249,15 +263,6 @@ def _kv_bytes(config: ModelConfig, kv_format: KvFormat) -> int:
         n_kv_heads=config.n_kv_heads,
         head_dim=config.head_dim,
     )
-
-
-def _memory_bytes() -> int:
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = _CGROUP_LIMIT.read_text("ascii").strip()
-    except OSError:
-        return physical
-    return min(physical, int(limit)) if limit.isdecimal() else physical
 
 
 def _device(name: str | None) -> torch.device:

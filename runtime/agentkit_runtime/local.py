@@ -9,6 +9,7 @@ from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.service import ChatService
 
 if TYPE_CHECKING:
+    from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.load import DType, LoadedModel
     from agentkit_runtime.prefixes import Prefixes
@@ -65,6 +66,16 @@ class LocalRuntime:
     def model_label(self) -> str:
         """The model's name."""
         return self.service.model_label
+
+    @property
+    def pool(self) -> PoolSize | None:
+        """How large the KV pool is, and why."""
+        return self.service.pool
+
+    @property
+    def context_tokens(self) -> int:
+        """The most tokens of a prompt and its answer together."""
+        return self.service.context_tokens
 
     @property
     def prefixes(self) -> Prefixes:

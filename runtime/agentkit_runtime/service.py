@@ -32,6 +32,7 @@ from agentkit_runtime.token_memory import TokenMemory
 from agentkit_runtime.types import FinishReason, GenerateRequest
 
 if TYPE_CHECKING:
+    from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.load import LoadedModel
     from agentkit_runtime.text.tokenizer import Tokenizer
@@ -119,6 +120,16 @@ class ChatService:
         return f"fp_{hashlib.sha256(repr(self._loaded.identity).encode()).hexdigest()[:16]}"
 
     @property
+    def context_tokens(self) -> int:
+        """The most tokens of a prompt and its answer together."""
+        return min(self._loaded.config.max_position, self.stats().total_slots)
+
+    @property
+    def pool(self) -> PoolSize | None:
+        """How large the KV pool is, and why; None where nobody measured."""
+        return self._loaded.pool
+
+    @property
     def healthy(self) -> bool:
         """Whether the engine takes requests."""
         return self._loaded.engine.alive
@@ -202,18 +213,13 @@ class ChatService:
         """Refuse what cannot fit whatever its tokens are, before the work of rendering it."""
         n_bytes = content_bytes(request.messages)
         n_least = n_bytes // self._loaded.tokenizer.longest_token_bytes
-        if n_least >= self._context:
-            raise PromptTooLong(n_least, self._context - 1, at_least=True)
+        if n_least >= self.context_tokens:
+            raise PromptTooLong(n_least, self.context_tokens - 1, at_least=True)
 
     def _check_length(self, n_tokens: int) -> None:
         """The engine would refuse it too, but cannot say which field of a chat is too long."""
-        if n_tokens >= self._context:
-            raise PromptTooLong(n_tokens, self._context - 1)
-
-    @property
-    def _context(self) -> int:
-        """Tokens that a prompt and its answer can have together."""
-        return min(self._loaded.config.max_position, self.stats().total_slots)
+        if n_tokens >= self.context_tokens:
+            raise PromptTooLong(n_tokens, self.context_tokens - 1)
 
     def _engine_id(self, request_id: str | None) -> str:
         """Unique in this service whatever callers send: the engine tells requests apart by it."""

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentkit_runtime import load
 from agentkit_runtime.errors import RuntimeFault
-from agentkit_runtime.kv.format import KvFormat
-from agentkit_runtime.load import EngineOptions, build_core, default_slots, load_engine
+from agentkit_runtime.load import EngineOptions, build_core, load_engine
 from agentkit_runtime.model.decoder import Decoder
 
 ROOT = Path(__file__).parents[3]
@@ -45,23 +43,6 @@ def test_a_device_that_is_not_there_is_named_before_a_model_is_read(
 def test_a_pool_that_does_not_fit_says_how_large_it_would_be(decoder: Decoder) -> None:
     with pytest.raises(RuntimeFault, match=r"10\d* slots needs .* GB.*fewer slots"):
         build_core(decoder, n_slots=10**14)
-
-
-@pytest.mark.parametrize(("limit", "smaller"), [("max", False), ("1000000", True), (None, False)])
-def test_the_default_pool_respects_the_limit_of_a_container(
-    decoder: Decoder,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    limit: str | None,
-    smaller: bool,
-) -> None:
-    file = tmp_path / "memory.max"
-    if limit is not None:
-        file.write_text(limit + "\n")
-    monkeypatch.setattr(load, "_CGROUP_LIMIT", file)
-    slots = default_slots(decoder.config, KvFormat.FLOAT32)
-    # 2 layers x 2 KV heads x 8 x 2 x 4 bytes = 256 a token.
-    assert slots == (976 if smaller else 65_536)
 
 
 def test_a_program_that_ends_while_tokens_are_generated_ends_cleanly(smollm2_gguf: Path) -> None:
