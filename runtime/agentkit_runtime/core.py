@@ -13,11 +13,13 @@ import torch
 
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.generation.batch import StepBatch, build_batch
+from agentkit_runtime.generation.poison import first_bad_position
 from agentkit_runtime.generation.rows import LogitRows
 from agentkit_runtime.generation.run import Run
 from agentkit_runtime.generation.shortage import StepFailure, halves
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
+from agentkit_runtime.kv.prune import ByNamespace, ByPrefix
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.sched import sequence as sequences
 from agentkit_runtime.sched.scheduler import Scheduler, SchedulerOptions
@@ -63,10 +65,12 @@ class EngineCore:
         n_prompt = len(request.prompt)
         if not request.prompt:
             raise RequestRejected("the prompt has no tokens", field="prompt")
-        bound = min(config.max_position, self.cache.n_slots)
-        if n_prompt >= bound:
+        # Without a token to generate, the prompt may take all of it.
+        room = 0 if request.sampling.max_tokens == 0 else 1
+        bound = min(config.max_position, self.cache.n_slots) - room
+        if n_prompt > bound:
             raise RequestRejected(
-                f"the prompt has {n_prompt} tokens; the limit is {bound - 1} "
+                f"the prompt has {n_prompt} tokens; the limit is {bound} "
                 f"(context {config.max_position}, KV slots {self.cache.n_slots})",
                 field="prompt",
             )
@@ -112,7 +116,7 @@ class EngineCore:
         if chunks:
             began = self._clock()
             self._run(chunks)
-            self._counters.count_step(chunks, self._clock() - began)
+            self._count_step(chunks, self._clock() - began)
         if self._check_every_step:
             self.check_integrity()
         return bool(chunks)
@@ -135,6 +139,12 @@ class EngineCore:
         return self._counters.snapshot(self.cache, self.scheduler)
 
     # -- one step ------------------------------------------------------------------------------
+
+    def _count_step(self, chunks: Sequence[Chunk], seconds: float) -> None:
+        n_prompt = self._counters.count_step(chunks, seconds)
+        tiers = self.cache.tiers
+        if tiers is not None and 2 * n_prompt > sum(chunk.n_rows for chunk in chunks):
+            tiers.note_prefill(n_prompt, seconds)
 
     def _run(self, chunks: Sequence[Chunk], *, may_split: bool = True) -> None:
         """Compute chunks, commit them, and hand out what was chosen behind them.
@@ -169,6 +179,7 @@ class EngineCore:
         good: list[tuple[Chunk, int | None]] = []
         for chunk, row in zip(batch.chunks, batch.first_rows, strict=True):
             if row is not None and not rows.finite(row):  # its KV must not reach the tree
+                self._forget_poison(chunk.sequence)
                 self._fail(chunk.sequence, "the model returned no finite logit for this request")
             else:
                 self.scheduler.commit(chunk)
@@ -203,6 +214,21 @@ class EngineCore:
         if output.reason is not None:
             self.scheduler.finish(sequence)
             self._end(Ended(sequence, output.reason))
+
+    def _forget_poison(self, sequence: sequences.Sequence) -> None:
+        """Take out of the tree what would spoil the next request with this prefix, too."""
+        lease = sequence.lease
+        assert lease is not None, "a running sequence holds a lease"
+        extents = lease.extents_for(0, lease.committed)
+        bad = first_bad_position(self._storage, self._decoder.config.n_layers, extents)
+        if bad is None:
+            return
+        # Behind a published prefix a tenant has few roots: all of them go.
+        everything = ByNamespace(lease.namespace)
+        prefix = ByPrefix(lease.namespace, sequence.key(bad + 1))
+        self.cache.prune(everything if lease.public else prefix)
+        if self.cache.tiers is not None:
+            self.cache.tiers.forget(lease.namespace)
 
     # -- the end of a request ------------------------------------------------------------------
 

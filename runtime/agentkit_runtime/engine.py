@@ -22,9 +22,6 @@ from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
 
 T = TypeVar("T")
 
-_REST_S = 0.002
-"""Longest wait before requests that cannot run yet are looked at again; a command ends it."""
-
 
 class Generation:
     """The events of one request, as an async iterator, for the event loop that submitted it."""
@@ -183,10 +180,13 @@ class Engine:
         return True
 
     def _rest(self) -> None:
-        """Every request waits for something outside, such as blocks from a disk: do not spin."""
+        """Every request waits for something outside, such as blocks from a disk: do not spin.
+
+        A command ends the wait.
+        """
         with self._wake:
             if not (self._commands or self._closing):
-                self._wake.wait(_REST_S)
+                self._wake.wait(self._core.scheduler.idle_wait_s)
 
     def _publish(self) -> None:
         """Deliver a step's events; whoever sees the end of a request also sees its slots free."""

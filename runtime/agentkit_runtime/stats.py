@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.sched.scheduler import Scheduler
 from agentkit_runtime.sched.sequence import Chunk
+from agentkit_runtime.sched.stats import SchedulerStats
 from agentkit_runtime.types import FinishReason, RequestStats
 
 
@@ -31,6 +32,12 @@ class CoreStats:
     preemptions: int
     restored_tokens: int = 0
     """Of `hit_tokens`, those that came back from host memory or disk."""
+    public_tokens: int = 0
+    """Tokens of published prefixes that were read from the tree."""
+    evicted_tokens: int = 0
+    """Tokens that left the tree to make room."""
+    pinned_tokens: int = 0
+    """Tokens that pins keep in the tree now."""
     prefill_tokens: int = 0
     """Of `computed_tokens`, those of prompts; computed again after a preemption counts again."""
     generated_tokens: int = 0
@@ -55,6 +62,7 @@ class CoreStats:
     """Requests that ended, by reason; a reason that never occurred is missing."""
     split_steps: int = 0
     """Steps that ran out of memory and were run in two halves."""
+    scheduler: SchedulerStats
 
     @property
     def held_slots(self) -> int:
@@ -139,6 +147,10 @@ class Counters:
             cold_ttft_s=self.cold_ttft_s,
             split_steps=self.split_steps,
             ended=dict(self.ended),
+            public_tokens=cache.counters.matched_public,
+            evicted_tokens=cache.counters.evicted,
+            pinned_tokens=cache.pinned_tokens,
+            scheduler=scheduler.stats(),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import EngineStopped, RequestRejected
 from agentkit_runtime.types import (
@@ -145,3 +146,98 @@ def test_a_caller_whose_loop_is_gone_is_aborted(engine: Engine) -> None:
 
     asyncio.run(other())
     assert engine.stats().held_slots == 0
+
+
+async def test_work_is_done_in_the_engines_thread_and_its_result_comes_back(
+    engine: Engine,
+) -> None:
+    seen: list[str] = []
+
+    def work(core: EngineCore) -> int:
+        seen.append(threading.current_thread().name)
+        core.check_integrity()
+        return core.cache.n_slots
+
+    assert engine.call(work).result(timeout=60) == 2000
+    assert seen == ["agentkit-engine"]
+
+
+async def test_what_work_raises_is_the_callers_and_the_engine_goes_on(engine: Engine) -> None:
+    with pytest.raises(ZeroDivisionError):
+        engine.call(lambda _: 1 / 0).result(timeout=60)
+    with pytest.raises(KeyboardInterrupt):
+        engine.call(_interrupt).result(timeout=60)
+    async with asyncio.timeout(60):
+        _, finished = await collect(engine, request("r", [1, 2, 3]))
+    assert finished.reason is FinishReason.LENGTH
+
+
+def _interrupt(_: EngineCore) -> None:
+    raise KeyboardInterrupt
+
+
+async def test_work_that_was_cancelled_before_its_turn_is_not_done(engine: Engine) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def block(_: EngineCore) -> bool:
+        entered.set()
+        return leave.wait(60)
+
+    done: list[int] = []
+    first = engine.call(block)
+    assert entered.wait(60)
+    second = engine.call(lambda _: done.append(1))
+    assert second.cancel()
+    leave.set()
+    assert first.result(timeout=60)
+    engine.call(lambda _: None).result(timeout=60)
+    assert done == []
+
+
+async def test_a_closed_engine_takes_no_work(make: Callable[..., Any]) -> None:
+    engine = Engine(make().core).start()
+    engine.close()
+    with pytest.raises(EngineStopped, match="closed"):
+        engine.call(lambda core: core.stats())
+
+
+async def test_work_that_waits_when_the_engine_closes_is_still_done(
+    make: Callable[..., Any],
+) -> None:
+    engine = Engine(make().core).start()
+    entered, leave = threading.Event(), threading.Event()
+    engine.call(lambda _: (entered.set(), leave.wait(60)))
+    assert entered.wait(60)
+    last = engine.call(lambda core: core.cache.n_slots)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    leave.set()
+    closing.join()
+    assert last.result(timeout=60) == 512
+
+
+async def test_requests_that_wait_for_something_else_do_not_make_the_thread_spin(
+    make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = make().core
+    plans: list[int] = []
+    planned = threading.Event()
+
+    def plan() -> tuple[list[Any], list[Any]]:
+        plans.append(1)
+        planned.set()
+        core.scheduler.idle_wait_s = 3600.0
+        return [], []
+
+    original = core.scheduler.plan
+    monkeypatch.setattr(core.scheduler, "plan", plan)
+    with Engine(core) as engine:
+        generation = engine.submit(request("r", [1, 2, 3]))
+        assert planned.wait(60)
+        assert engine.call(lambda _: len(plans)).result(timeout=60) <= 2
+        monkeypatch.setattr(core.scheduler, "plan", original)
+        async with asyncio.timeout(60):
+            generation.abort()  # a command wakes the thread, however long it wanted to wait
+            last = [event async for event in generation][-1]
+    assert isinstance(last, Finished)
+    assert last.reason in (FinishReason.ABORT, FinishReason.LENGTH)
