@@ -24,6 +24,10 @@ class Lanes:
         """Whether nobody else can start."""
         return len(self.running) >= self._options.max_lanes
 
+    def prefills(self) -> list[Sequence]:
+        """Those that compute their prompt."""
+        return [s for s in self.running if s.prefilling]
+
     def look(self, sequence: Sequence) -> int:
         """How much of a sequence is cached now; it remembers that."""
         request = sequence.request

@@ -14,28 +14,22 @@ import math
 from collections.abc import Callable
 
 from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.sched.admission import Admission
 from agentkit_runtime.sched.followers import Leaders, follows
 from agentkit_runtime.sched.lanes import Lanes
-from agentkit_runtime.sched.loading import Loading
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended, Sequence
 from agentkit_runtime.sched.shares import TenantShares
 from agentkit_runtime.sched.stats import SchedulerStats
 from agentkit_runtime.sched.step import Step
-from agentkit_runtime.sched.turns import Turns, rank
+from agentkit_runtime.sched.turns import rank
 from agentkit_runtime.sched.waiting import WaitingQueue
 from agentkit_runtime.types import FinishReason, Priority
 
 __all__ = ["Scheduler", "SchedulerOptions"]
 
-LOOKS_PER_STEP = 16
-"""Waiting sequences whose cached tokens are counted anew in each step, for their order."""
-
 POLL_S = 0.002
 """How often one looks whether a prefix has come from a slower tier, when nothing else is to do."""
-
-NO_ROOM_TRIES = 4
-"""Waiting sequences that may find no room in one step before nobody else is tried."""
 
 
 class Scheduler:
@@ -48,20 +42,20 @@ class Scheduler:
         self._clock = clock
         self._cache = cache
         self._lanes = Lanes(cache, options)
-        self._loading = Loading(cache)
         self._shares = TenantShares(options.tenant_weights)
         self.waiting = WaitingQueue()
-        self._turns = Turns(self.waiting, self._shares, options)
-        self._n_overtakes = 0
+        self._admission = Admission(
+            cache, self._lanes, self.waiting, self._shares, options, self.finish
+        )
+        self._loading = self._admission.loading
         self._n_late = 0
         self.n_preemptions = 0
         self.idle_wait_s = 0.0
         """How long the core may sleep before the next plan, unless a request comes or goes: 0 when
         the last one gave something to do."""
-        # Of the step that is planned:
-        self._no_room: list[Sequence] = []
         self._above: Priority | None = None
-        """Only higher classes may start, because one of this class had to leave."""
+        """Of the step that is planned: only higher classes may start, because one of this class
+        had to leave."""
 
     @property
     def running(self) -> list[Sequence]:
@@ -83,17 +77,16 @@ class Scheduler:
             The chunks (empty when nothing can run), and sequences that ended instead.
         """
         now_s = self._clock()
-        self._no_room = []
         self._above = None
         self._cache.tick()
         self._loading.take_in()
         step = Step(self._options.step_tokens)
         self._end_unwanted(step, now_s)
-        begun = (*self._prefills(), *self._loading.sequences)
+        begun = (*self._lanes.prefills(), *self._loading.sequences)
         leaders = Leaders(self._options.shared_min_tokens, begun)
         self._make_way(leaders)
         self._run_decodes(step)
-        self._run_prompts(step, leaders, now_s)
+        self._admission.run(step, leaders, now_s, above=self._above)
         self._run_guesses(step)
         chunks = step.chunks()
         self.idle_wait_s = 0.0 if chunks or step.ended else self._until_next(now_s)
@@ -150,12 +143,12 @@ class Scheduler:
         return SchedulerStats(
             waiting={priority: self.waiting.counts[priority] for priority in Priority},
             running=len(self.running),
-            prefilling=len(self._prefills()),
+            prefilling=len(self._lanes.prefills()),
             following=sum(follows(s) for s in self.waiting),
             loading=len(self._loading),
             oldest_wait_s=0.0 if oldest is None else self._clock() - oldest.submitted_s,
             preemptions=self.n_preemptions,
-            overtakes=self._n_overtakes,
+            overtakes=self._admission.n_overtakes,
             late=self._n_late,
         )
 
@@ -165,9 +158,6 @@ class Scheduler:
         """Seconds until there may be something to do, when all that is here waits for a tier."""
         next_due_s = min((s.due_s for s in self.waiting), default=math.inf)
         return max(0.0, min(POLL_S, next_due_s - now_s))
-
-    def _prefills(self) -> list[Sequence]:
-        return [s for s in self.running if s.prefilling]
 
     def _end_unwanted(self, step: Step, now_s: float) -> None:
         """End what was aborted, and what is late."""
@@ -192,7 +182,7 @@ class Scheduler:
             or all(s.priority >= highest for s in self.running)
         ):
             return
-        first = self._turns.first_waiting()
+        first = self._admission.turns.first_waiting()
         if first is None or first.restore is not None:
             return
         if leaders.find(first, self._lanes.look) is not None:
@@ -233,92 +223,6 @@ class Scheduler:
         sequence.rank = rank(sequence, self._options)
         self.waiting.add(sequence)
         self.n_preemptions += 1
-
-    def _run_prompts(self, step: Step, leaders: Leaders, now_s: float) -> None:
-        """Go on with prompts that have begun, and start others, in the order of turns."""
-        if self._options.mixed_prefill_tokens is not None and len(step):
-            step.limit_prompts(self._options.mixed_prefill_tokens)
-        closed = self._lanes.full or self._above is max(Priority)
-        if step.prompt_budget < 1 or (closed and len(step) == len(self.running)):
-            return
-        if not closed:
-            for sequence in self.waiting.next_in_turn(LOOKS_PER_STEP):
-                self._lanes.look(sequence)
-                self.waiting.rerank(sequence, rank(sequence, self._options))
-                leaders.find(sequence, lambda looked_at: looked_at.matched)
-        for sequence in self._turns.order(self._prefills(), now_s, closed=closed):
-            self._serve(sequence, step, leaders)
-            if step.prompt_budget < 1:
-                return
-
-    def _serve(self, sequence: Sequence, step: Step, leaders: Leaders) -> None:
-        """Give a sequence its turn, if there is something that it can do."""
-        worker, until = sequence, None
-        if sequence.lease is None:
-            leader = leaders.find(sequence, self._lanes.look)
-            if leader is not None:  # it is served by what its leader does for both
-                worker, until = leader, sequence.fork
-                if leader.lease is None:  # which loads
-                    return
-            elif not self._start(sequence, step, leaders):
-                return
-        n_tokens = step.take(worker, until)
-        if n_tokens:
-            self._shares.charge(worker.tenant, n_tokens)
-            self._turns.served(sequence)
-
-    def _start(self, sequence: Sequence, step: Step, leaders: Leaders) -> bool:
-        """Admit a waiting sequence; False when it has nothing to run now."""
-        if self._lanes.full:
-            self._turns.close()
-            return False
-        if self._above is not None and sequence.priority <= self._above:
-            return False
-        if self._loads(sequence, leaders):
-            return False
-        if not self._lanes.admit(sequence):
-            self._found_no_room(sequence, step)
-            return False
-        self.waiting.remove(sequence)
-        self._n_overtakes += len(self._no_room)
-        for other in self._no_room:
-            other.overtaken += 1
-            if other.overtaken >= self._options.max_overtakes:
-                self._turns.close()
-        if sequence.cached_tokens is None:
-            sequence.cached_tokens = min(sequence.computed, sequence.n_prompt)
-            sequence.started_s = self._clock()
-        if sequence.computed == sequence.length:  # it only fills the cache, and all is there
-            self.finish(sequence)
-            step.end(sequence, FinishReason.LENGTH)
-            return False
-        leaders.add(sequence)
-        return True
-
-    def _loads(self, sequence: Sequence, leaders: Leaders) -> bool:
-        """Whether a sequence has to wait for a slower tier, which is asked here."""
-        if sequence.restore is not None:
-            return True
-        if sequence.restore_tried or not self._lanes.has_room(sequence):
-            return False
-        if len(self._loading) >= self._options.max_restores:
-            return True
-        if self._cache.tiers is None or not self._loading.begin(sequence):
-            return False
-        leaders.add(sequence)
-        return True
-
-    def _found_no_room(self, sequence: Sequence, step: Step) -> None:
-        if (
-            not self.running and not self._loading
-        ):  # not even alone: waiting longer would be waiting for ever
-            self.drop(sequence)
-            step.end(sequence, FinishReason.ERROR, "no KV slots for this request")
-            return
-        if sequence not in self._no_room:
-            self._no_room.append(sequence)
-        if sequence.overtaken >= self._options.max_overtakes or len(self._no_room) >= NO_ROOM_TRIES:
-            self._turns.close()
 
     def _run_guesses(self, step: Step) -> None:
         """Spend what is left on guesses: the first to go when tokens or slots are short."""

@@ -10,6 +10,10 @@ from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
 from agentkit_runtime.types import FinishReason, GenerateRequest, Priority, RequestStats
 
+CATCH_UP_TOKENS = 32
+"""Generated tokens that a lane runs at once, such as those that a grammar forces: more of them, in
+a sequence that resumes, are treated as a prompt."""
+
 
 @dataclass(slots=True, eq=False)
 class Sequence:
@@ -113,8 +117,8 @@ class Sequence:
 
     @property
     def prefilling(self) -> bool:
-        """True while a token of the prompt has no KV, also when it resumes."""
-        return self.computed < self.n_prompt
+        """True while a token of the prompt has no KV, or when much has to be computed again."""
+        return self.computed < self.n_prompt or self.length - self.computed > CATCH_UP_TOKENS
 
     def key(self, n_tokens: int) -> bytes:
         """Return the first `n_tokens` tokens as a tree key."""

@@ -1,4 +1,4 @@
-"""Sessions that a hint expects back."""
+"""What the framework says of the future: sessions that come back, pins that end."""
 
 from __future__ import annotations
 
@@ -65,3 +65,15 @@ def test_an_agent_that_is_likely_next_goes_a_little_earlier() -> None:
     other = sim.add(prompt_of(2, 10), 1)
     sim.run(5)
     assert first_of(sim, other, sim.add(prompt_of(3, 10), 1, tags=frozenset({"coder"}))) == 1
+
+
+def test_each_step_ends_pins_whose_time_is_over() -> None:
+    sim = simulation(500)
+    known = sim.add(prompt_of(0, 50), 1)
+    sim.drain()
+    sim.cache.pin(b"ns", known.sequence.key(50), ttl_s=0.45)
+    sim.add(prompt_of(1, 20), 20)
+    sim.run(3)
+    assert sim.cache.evictable_slots == 0
+    sim.run(3)
+    assert sim.cache.evictable_slots == 50

@@ -137,3 +137,31 @@ def test_a_sequence_that_has_the_pool_for_itself_and_fills_it_ends() -> None:
     sim.drain()
     assert request.reason is FinishReason.LENGTH
     assert len(request.generated) >= 3
+
+
+def test_who_made_way_does_not_come_straight_back() -> None:
+    """Not even when it is the turn of the oldest."""
+    sim = simulation(1000, options=SchedulerOptions(max_lanes=2, patience_s=0.0, turns_per_old=1))
+    batch = [sim.add(prompt_of(i, 30), 80, priority=Priority.BATCH) for i in range(2)]
+    sim.run(5)
+    urgent = [sim.add(prompt_of(5 + i, 30), 9, priority=Priority.INTERACTIVE) for i in range(2)]
+    sim.run(2)
+    assert [r.started_step for r in urgent] == [6, 7]
+    sim.drain()
+    for request in batch:
+        assert_right(request)
+
+
+def test_nobody_leaves_while_the_urgent_request_needs_what_it_computes() -> None:
+    sim = simulation(1000, options=SchedulerOptions(max_lanes=1, step_tokens=16))
+    trunk = prompt_of(0, 64)
+    batch = sim.add([*trunk, *prompt_of(1, 64)], 50, priority=Priority.BATCH)
+    sim.step()
+    urgent = sim.add([*trunk, 1001], 1, priority=Priority.INTERACTIVE)
+    sim.run(3)
+    assert (batch.computed, sim.scheduler.stats().preemptions) == (64, 0)
+    sim.step()
+    assert sim.scheduler.stats().preemptions == 1
+    assert (urgent.reason, urgent.computed) == (FinishReason.LENGTH, 1)
+    sim.drain()
+    assert_right(batch)
