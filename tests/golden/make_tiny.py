@@ -37,6 +37,8 @@ from transformers import (
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
 
 TINY = Path(__file__).parent / "tiny"
@@ -160,14 +162,40 @@ RECIPES = (
         settings={"head_dim": 32, "rms_norm_eps": 1e-6, **_rope("default", 1000000.0)},
         switch_off=_rope("default", 10000.0),
     ),
+    Recipe(
+        folder="qwen3_rope_yarn",
+        model=Qwen3ForCausalLM,
+        config=Qwen3Config,
+        # Wavelengths as above, 32 original positions: pairs are kept, blended and divided.
+        settings={
+            "head_dim": 16,
+            **_rope("yarn", 10000.0, factor=4.0, original_max_position_embeddings=32),
+        },
+        switch_off=_rope("linear", 10000.0, factor=4.0),
+    ),
+    Recipe(
+        folder="smollm3",
+        model=SmolLM3ForCausalLM,
+        config=SmolLM3Config,
+        settings={
+            "num_hidden_layers": 5,
+            "tie_word_embeddings": True,
+            "pad_token_id": None,
+            **_rope("default", 50000.0),
+        },
+        switch_off={"no_rope_layers": [1, 1, 1, 1, 1]},
+    ),
 )
 
 
 def main() -> None:
-    """Write every folder anew."""
+    """Write the folders named on the command line anew; without names, all of them."""
     torch.set_num_threads(1)
     transformers.utils.logging.disable_progress_bar()
+    chosen = set(sys.argv[1:])
     for number, recipe in enumerate(RECIPES):
+        if chosen and recipe.folder not in chosen:
+            continue
         folder = TINY / recipe.folder
         shutil.rmtree(folder, ignore_errors=True)
         _save_checkpoint(recipe, folder, seed=1000 + number)

@@ -16,7 +16,7 @@ import torch
 from agentkit_runtime.loading import ModelFiles, open_checkpoint
 from agentkit_runtime.loading.checkpoint import Checkpoint
 from agentkit_runtime.model.blocks import Blocks
-from agentkit_runtime.model.config import ModelConfig
+from agentkit_runtime.model.config import ModelConfig, RopeScaling
 from agentkit_runtime.model.decoder import Decoder
 
 TINY = Path(__file__).parent / "tiny"
@@ -119,6 +119,8 @@ def test_a_prompt_in_two_chunks_has_the_same_logits_and_greedy_tokens(
         ("qwen2", {"qkv_bias": False}),
         ("qwen2", {"sliding_window": 8}),
         ("qwen3", {"qk_norm": False}),
+        ("qwen3_rope_yarn", {"rope_scaling": RopeScaling(kind="linear", factor=4.0)}),
+        ("smollm3", {"no_rope_layers": frozenset()}),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
 )
@@ -153,5 +155,5 @@ def test_the_older_spelling_of_a_config_reads_the_same(name: str, tmp_path: Path
 def test_every_family_has_a_golden() -> None:
     assert GGUF_FILES == ["llama_rope_llama3", "qwen2", "qwen3"]
     assert {_open(TINY / name).config.family for name in FOLDERS} == {
-        *("llama", "mistral", "qwen2", "qwen3")
+        *("llama", "mistral", "qwen2", "qwen3", "smollm3")
     }

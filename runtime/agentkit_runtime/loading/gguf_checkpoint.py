@@ -1,9 +1,9 @@
 """A GGUF file as a `Checkpoint`: canonical names, and rotary rows in the half-split order.
 
-llama.cpp's converter stores the rows of Q and K of `llama` models permuted, for interleaved rotary
-embedding; our decoder rotates halves, so the permutation is undone here. The two wrong combinations
-of permutation and rotation hardly change the perplexity of a prompt, hence only logits or generated
-text can show a mistake in this file.
+llama.cpp's converter stores the rows of Q and K of Llama and SmolLM3 permuted, for interleaved
+rotary embedding; our decoder rotates halves, so the permutation is undone here. The two wrong
+combinations of permutation and rotation hardly change the perplexity of a prompt, hence only logits
+or generated text can show a mistake in this file.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _PER_LAYER = MappingProxyType(
         "ffn_down": "mlp.down_proj",
     }
 )
+_PERMUTED = ("llama", "smollm3")
 _CONSUMED_BY_CONFIG = frozenset({"rope_freqs.weight"})
 _LAYER_NAME = re.compile(r"blk\.(\d+)\.([a-z_]+)\.(weight|bias)")
 _ROTARY_NAME = re.compile(r"\.self_attn\.([qk])_proj\.(?:weight|bias)$")
@@ -64,7 +65,7 @@ class GgufCheckpoint:
             {name: self.file.tensors[stored].shape for name, stored in self._stored_names.items()},
         )
         self.fingerprint = self.file.sample_digest().hex()
-        self._is_permuted = self.file.metadata["general.architecture"] == "llama"
+        self._is_permuted = self.file.metadata["general.architecture"] in _PERMUTED
 
     def has(self, name: str) -> bool:
         """Whether `tensor(name)` exists."""

@@ -8,12 +8,14 @@ from types import MappingProxyType
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_file import GgufFile
 from agentkit_runtime.model.config import Family, ModelConfig, RopeScaling
+from agentkit_runtime.model.rope import yarn_attention_factor
 
 FAMILIES: MappingProxyType[str, Family] = MappingProxyType(
-    {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+    {"llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "smollm3": "smollm3"}
 )
 """GGUF architectures that are implemented. Mistral files carry the architecture `llama`."""
 
+_NO_ROPE_INTERVAL = 4
 _ROPE_FREQS = "rope_freqs.weight"
 
 
@@ -46,6 +48,7 @@ def config_from_gguf(file: GgufFile) -> ModelConfig:
         qk_norm="blk.0.attn_q_norm.weight" in file.tensors,
         tied_embeddings="output.weight" not in file.tensors,
         sliding_window=window or None,
+        no_rope_layers=_no_rope_layers(keys) if family == "smollm3" else frozenset(),
     )
 
 
@@ -131,12 +134,32 @@ def _rope_scaling(keys: _Keys) -> RopeScaling | None:
         kind = None if factor is None else "linear"
     if kind in (None, "none"):
         return None
-    if kind != "linear" or not isinstance(factor, (int, float)):
+    if kind not in ("linear", "yarn") or not isinstance(factor, (int, float)):
         raise UnsupportedModel(
             f"{str(keys.file.path)!r}: rope scaling {kind!r} with factor {factor!r} "
-            "is not implemented; known is 'linear'"
+            "is not implemented; known are 'linear' and 'yarn'"
         )
-    return RopeScaling(kind="linear", factor=float(factor)) if factor != 1.0 else None
+    if factor == 1.0:
+        return None
+    return RopeScaling(kind="linear", factor=float(factor)) if kind == "linear" else _yarn(keys)
+
+
+def _yarn(keys: _Keys) -> RopeScaling:
+    factor = keys.number("rope.scaling.factor")
+    return RopeScaling(
+        kind="yarn",
+        factor=factor,
+        original_max_position=keys.integer("rope.scaling.original_context_length"),
+        beta_fast=keys.number("rope.scaling.yarn_beta_fast", 32.0),
+        beta_slow=keys.number("rope.scaling.yarn_beta_slow", 1.0),
+        attention_factor=keys.number("rope.scaling.attn_factor", 1.0)
+        * yarn_attention_factor(factor),
+    )
+
+
+def _no_rope_layers(keys: _Keys) -> frozenset[int]:
+    """Files of SmolLM3 do not say it: llama.cpp, too, takes every fourth layer."""
+    return frozenset(range(_NO_ROPE_INTERVAL - 1, keys.integer("block_count"), _NO_ROPE_INTERVAL))
 
 
 def _rope_factors(file: GgufFile, head_dim: int) -> tuple[float, ...] | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
 
 from agentkit_runtime.errors import UnsupportedModel
-from agentkit_runtime.model.config import Family, ModelConfig, RopeScaling
-
-JsonObject: TypeAlias = Mapping[str, object]
+from agentkit_runtime.loading.config_keys import JsonObject, Keys
+from agentkit_runtime.loading.hf_rope import max_position, rope_scaling, rope_values
+from agentkit_runtime.model.config import Family, ModelConfig
 
 ARCHITECTURES: Mapping[str, Family] = MappingProxyType(
     {
@@ -18,6 +16,7 @@ ARCHITECTURES: Mapping[str, Family] = MappingProxyType(
         "MistralForCausalLM": "mistral",
         "Qwen2ForCausalLM": "qwen2",
         "Qwen3ForCausalLM": "qwen3",
+        "SmolLM3ForCausalLM": "smollm3",
     }
 )
 """Values of `architectures` that are implemented."""
@@ -25,19 +24,28 @@ ARCHITECTURES: Mapping[str, Family] = MappingProxyType(
 _QWEN3_HEAD_DIM = 128
 """Qwen3's default; the other families divide the hidden size by the number of heads."""
 
+_SMOLLM3_THETA = 2_000_000.0
+"""SmolLM3's default."""
+
+_NO_ROPE_INTERVAL = 4
+"""SmolLM3's default: every fourth layer is not rotated."""
+
 
 def config_from_hf(label: str, values: JsonObject, names: Set[str]) -> ModelConfig:
     """Read the decoder's shape; `names` are the tensors that the folder has.
 
     Raises `UnsupportedModel` naming the value that is missing or not implemented.
     """
-    keys = _Keys(label, values)
+    keys = Keys(label, values)
     family = _family(keys)
     _refuse_variants(keys)
     hidden, heads = keys.integer("hidden_size"), keys.integer("num_attention_heads")
     default_dim = _QWEN3_HEAD_DIM if family == "qwen3" else hidden // heads
     layers = keys.integer("num_hidden_layers")
-    rope = _rope_values(keys)
+    rope = rope_values(keys)
+    trained_positions = keys.integer("max_position_embeddings")
+    scaling = rope_scaling(rope, trained_positions)
+    theta = _SMOLLM3_THETA if family == "smollm3" else 10_000.0
     return ModelConfig(
         family=family,
         n_layers=layers,
@@ -48,52 +56,18 @@ def config_from_hf(label: str, values: JsonObject, names: Set[str]) -> ModelConf
         intermediate=keys.integer("intermediate_size"),
         vocab=keys.integer("vocab_size"),
         rms_eps=keys.number("rms_norm_eps", 1e-6),
-        rope_theta=rope.number("rope_theta", keys.number("rope_theta", 10_000.0)),
-        max_position=keys.integer("max_position_embeddings"),
-        rope_scaling=_rope_scaling(rope),
+        rope_theta=rope.number("rope_theta", keys.number("rope_theta", theta)),
+        max_position=max_position(trained_positions, scaling),
+        rope_scaling=scaling,
         qkv_bias="model.layers.0.self_attn.q_proj.bias" in names,
         qk_norm="model.layers.0.self_attn.q_norm.weight" in names,
-        tied_embeddings=keys.flag("tie_word_embeddings"),
+        tied_embeddings=keys.flag("tie_word_embeddings", family == "smollm3"),
         sliding_window=_sliding_window(keys, family, layers),
+        no_rope_layers=_no_rope_layers(keys, layers) if family == "smollm3" else frozenset(),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Typed access; a key that is null counts as absent."""
-
-    label: str
-    values: JsonObject
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self.wrong(name, value)
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        value = self._value(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.wrong(name, value)
-        return float(value)
-
-    def flag(self, name: str) -> bool:
-        value = self._value(name, False)
-        if not isinstance(value, bool):
-            raise self.wrong(name, value)
-        return value
-
-    def wrong(self, name: str, value: object) -> UnsupportedModel:
-        return UnsupportedModel(
-            f"{self.label}: config.json has {name} = {value!r}, which is not implemented or missing"
-        )
-
-    def _value(self, name: str, default: object) -> object:
-        value = self.values.get(name)
-        return default if value is None else value
-
-
-def _family(keys: _Keys) -> Family:
+def _family(keys: Keys) -> Family:
     architectures = keys.values.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     family = ARCHITECTURES.get(name) if isinstance(name, str) else None
@@ -105,7 +79,7 @@ def _family(keys: _Keys) -> Family:
     return family
 
 
-def _refuse_variants(keys: _Keys) -> None:
+def _refuse_variants(keys: Keys) -> None:
     """Settings that change the computation in a way that is not implemented."""
     quantisation = keys.values.get("quantization_config")
     if quantisation is not None:
@@ -122,41 +96,15 @@ def _refuse_variants(keys: _Keys) -> None:
         raise keys.wrong("partial_rotary_factor", rotated)
 
 
-def _rope_values(keys: _Keys) -> _Keys:
-    """The rotary settings: `rope_parameters` (new), or `rope_scaling` beside `rope_theta` (old)."""
-    for name in ("rope_parameters", "rope_scaling"):
-        value = keys.values.get(name)
-        if isinstance(value, dict):
-            return _Keys(f"{keys.label}: {name}", value)
-        if value is not None:
-            raise keys.wrong(name, value)
-    return _Keys(keys.label, {})
-
-
-def _rope_scaling(rope: _Keys) -> RopeScaling | None:
-    kind = rope.values.get("rope_type", rope.values.get("type"))
-    if kind in (None, "default"):
-        return None
-    if kind == "linear":
-        return RopeScaling(kind="linear", factor=rope.number("factor", 1.0))
-    if kind == "llama3":
-        return RopeScaling(
-            kind="llama3",
-            factor=rope.number("factor", 8.0),
-            low_freq_factor=rope.number("low_freq_factor", 1.0),
-            high_freq_factor=rope.number("high_freq_factor", 4.0),
-            original_max_position=rope.integer("original_max_position_embeddings", 8192),
-        )
-    raise rope.wrong("rope_type", kind)
-
-
-def _sliding_window(keys: _Keys, family: Family, n_layers: int) -> int | None:
+def _sliding_window(keys: Keys, family: Family, n_layers: int) -> int | None:
     """The window if all layers slide, None if none does; a mixture is refused."""
     if family == "llama" or keys.values.get("sliding_window") is None:
         return None
     window = keys.integer("sliding_window")
     if family == "mistral":
         return window
+    if family == "smollm3" and keys.flag("use_sliding_window"):
+        raise keys.wrong("use_sliding_window", True)  # would slide in some layers only
     kinds = keys.values.get("layer_types")
     if isinstance(kinds, list):
         n_sliding = kinds.count("sliding_attention")
@@ -170,3 +118,14 @@ def _sliding_window(keys: _Keys, family: Family, n_layers: int) -> int | None:
             "is not implemented"
         )
     return window if n_sliding else None
+
+
+def _no_rope_layers(keys: Keys, n_layers: int) -> frozenset[int]:
+    """`no_rope_layers` holds a 1 for each layer that *is* rotated, in spite of its name."""
+    rotated = keys.values.get("no_rope_layers")
+    if rotated is None:
+        interval = keys.integer("no_rope_layer_interval", _NO_ROPE_INTERVAL)
+        return frozenset(range(interval - 1, n_layers, interval))
+    if not isinstance(rotated, list) or len(rotated) != n_layers or set(rotated) - {0, 1}:
+        raise keys.wrong("no_rope_layers", rotated)
+    return frozenset(index for index, value in enumerate(rotated) if not value)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Family = Literal["llama", "mistral", "qwen2", "qwen3"]
+Family = Literal["llama", "mistral", "qwen2", "qwen3", "smollm3"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """Llama-3 frequency scaling (`rope_type: llama3`) or plain linear scaling (`linear`)."""
+    """Llama-3 frequency scaling (`rope_type: llama3`), YaRN (`yarn`) or plain linear scaling."""
 
-    kind: Literal["llama3", "linear"]
+    kind: Literal["llama3", "linear", "yarn"]
     factor: float
     low_freq_factor: float = 1.0
+    """llama3 only, like `high_freq_factor`."""
     high_freq_factor: float = 4.0
     original_max_position: int = 8192
+    """What the model was trained on before it was stretched (llama3, yarn)."""
+    beta_fast: float = 32.0
+    """yarn: waves that turn at least this often in the original context stay as they are."""
+    beta_slow: float = 1.0
+    """yarn: waves that turn less often than this are slowed by `factor`."""
+    truncate: bool = True
+    """yarn: the two borders are rounded outwards to whole frequencies."""
+    attention_factor: float = 1.0
+    """yarn: queries and keys are multiplied by this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +51,8 @@ class ModelConfig:
     qk_norm: bool = False
     tied_embeddings: bool = False
     sliding_window: int | None = None
+    no_rope_layers: frozenset[int] = frozenset()
+    """Layers whose queries and keys are not rotated (SmolLM3: every fourth)."""
 
     @property
     def block_weights(self) -> int:

@@ -25,13 +25,14 @@ class KvLayers(Protocol):
 class _Layer:
     """One layer's weights, with its norms ready to run."""
 
-    __slots__ = ("attn_norm", "k_norm", "mlp_norm", "q_norm", "weights")
+    __slots__ = ("attn_norm", "k_norm", "mlp_norm", "q_norm", "rotates", "weights")
 
-    def __init__(self, config: ModelConfig, weights: LayerWeights) -> None:
+    def __init__(self, config: ModelConfig, index: int, weights: LayerWeights) -> None:
         def norm(weight: Tensor | None) -> RmsNorm | None:
             return None if weight is None else RmsNorm(weight, config.rms_eps)
 
         self.weights = weights
+        self.rotates = index not in config.no_rope_layers
         self.attn_norm = RmsNorm(weights.attn_norm, config.rms_eps)
         self.mlp_norm = RmsNorm(weights.mlp_norm, config.rms_eps)
         self.q_norm = norm(weights.q_norm)
@@ -39,7 +40,7 @@ class _Layer:
 
 
 class Decoder:
-    """Llama, Mistral, Qwen2 and Qwen3: they differ only by what `ModelConfig` says."""
+    """Llama, Mistral, Qwen2, Qwen3 and SmolLM3: they differ only by what `ModelConfig` says."""
 
     def __init__(
         self, config: ModelConfig, weights: DecoderWeights, attention: AttentionBackend
@@ -48,7 +49,7 @@ class Decoder:
         self._weights = weights
         self.attention = attention
         self._rope = RopeTable(config, device=weights.embed.device)
-        self._layers = tuple(_Layer(config, layer) for layer in weights.layers)
+        self._layers = tuple(_Layer(config, i, layer) for i, layer in enumerate(weights.layers))
         self._final_norm = RmsNorm(weights.final_norm, config.rms_eps)
 
     @torch.inference_mode()
@@ -81,15 +82,13 @@ class Decoder:
         n_rows = hidden.shape[0]
         qkv = layer.weights.qkv(layer.attn_norm(hidden))
         heads = qkv.view(n_rows, config.n_heads + 2 * config.n_kv_heads, config.head_dim)
-        v = heads[:, config.n_heads + config.n_kv_heads :]
+        qk, v = heads.tensor_split((config.n_heads + config.n_kv_heads,), dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
-            q = layer.q_norm(heads[:, : config.n_heads])
-            k = layer.k_norm(heads[:, config.n_heads : config.n_heads + config.n_kv_heads])
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        else:
-            # One rotation for queries and keys: they are neighbours in the fused product.
-            rotated = rotate(heads[:, : config.n_heads + config.n_kv_heads], cos, sin)
-            q, k = rotated[:, : config.n_heads], rotated[:, config.n_heads :]
+            q, k = qk.tensor_split((config.n_heads,), dim=1)
+            qk = torch.cat((layer.q_norm(q), layer.k_norm(k)), dim=1)
+        if layer.rotates:
+            qk = rotate(qk, cos, sin)  # queries and keys are neighbours in the fused product
+        q, k = qk.tensor_split((config.n_heads,), dim=1)
         k, v = pool.write(batch.slots, k, v)
         q = pool.queries(q)
         mixed = self.attention.attend(q, k, v, pool, batch)

@@ -16,7 +16,8 @@ class RopeTable:
     def __init__(self, config: ModelConfig, *, device: torch.device) -> None:
         inverse = inverse_frequencies(config)
         angles = torch.outer(torch.arange(config.max_position, dtype=torch.float32), inverse)
-        cos, sin = angles.cos(), angles.sin()
+        scale = config.rope_scaling.attention_factor if config.rope_scaling else 1.0
+        cos, sin = angles.cos() * scale, angles.sin() * scale
         self._cos = torch.cat((cos, cos), dim=-1).to(device)
         self._sin = torch.cat((-sin, sin), dim=-1).to(device)
 
@@ -49,6 +50,8 @@ def inverse_frequencies(config: ModelConfig) -> Tensor:
             return inverse
         case RopeScaling(kind="linear", factor=factor):
             return inverse / factor
+        case RopeScaling(kind="yarn") as scaling:
+            return _yarn_scaled(inverse, scaling, config.rope_theta)
         case scaling:
             return _llama3_scaled(inverse, scaling)
 
@@ -65,3 +68,26 @@ def _llama3_scaled(inverse: Tensor, scaling: RopeScaling) -> Tensor:
     scaled = torch.where(wavelength > low, inverse / scaling.factor, inverse)
     middle = (wavelength <= low) & (wavelength >= high)
     return torch.where(middle, blended, scaled)
+
+
+def yarn_attention_factor(factor: float) -> float:
+    """YaRN's growth of attention scores with the stretch: 0.1 ln(factor) + 1."""
+    return 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1.0
+
+
+def _yarn_scaled(inverse: Tensor, scaling: RopeScaling, theta: float) -> Tensor:
+    """YaRN (arXiv 2309.00071, "NTK-by-parts"): like llama3's rule, with a ramp over the pairs."""
+    n_pairs = inverse.shape[0]
+
+    def pair_that_turns(times: float) -> float:
+        """Which pair (a fraction) turns so often within the original context."""
+        wavelength = scaling.original_max_position / (times * 2 * math.pi)
+        return n_pairs * math.log(wavelength) / math.log(theta)
+
+    low, high = pair_that_turns(scaling.beta_fast), pair_that_turns(scaling.beta_slow)
+    if scaling.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 2 * n_pairs - 1)
+    span = high - low if high != low else 0.001
+    ramp = ((torch.arange(n_pairs, dtype=torch.float32) - low) / span).clamp_(0, 1)
+    return inverse * (1 - ramp) + inverse / scaling.factor * ramp
