@@ -12,10 +12,13 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
+from agentkit_runtime.capacity.sizes import parse_bytes
 from agentkit_runtime.cli_plan import kv_plan
 from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.format import KvFormat
@@ -70,13 +73,30 @@ def serve(
             show_default="as computed",
         ),
     ] = None,
+    host_cache: Annotated[
+        str | None,
+        typer.Option(
+            callback=lambda size: _known_size(size),
+            help="Host memory for KV that leaves the pool, e.g. 4GB.",
+            show_default="none",
+        ),
+    ] = None,
+    disk_cache: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder for KV that outlives the server.",
+            show_default="none",
+        ),
+    ] = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API."""
+    tiers = _Tiers(host_cache, disk_cache)
     with _failures_as_exit_codes():
         # Bound first: a taken port must not cost a model load.
         with _listening_socket(host, port) as listener:
             _warn_when_open(host)
-            _serve(model, listener, slots, threads, kv_dtype)
+            _serve(model, listener, slots, threads, kv_dtype, tiers)
 
 
 @app.command()
@@ -89,12 +109,35 @@ def pull(model: Model) -> None:
         typer.echo(f"{files.label} is ready: {', '.join(map(str, files.weights))}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Tiers:
+    """Where KV goes that leaves the pool."""
+
+    host: str | None
+    folder: Path | None
+
+    @property
+    def host_bytes(self) -> int | None:
+        """The size as a number."""
+        return None if self.host is None else parse_bytes(self.host)
+
+
+def _known_size(size: str | None) -> str | None:
+    if size is not None:
+        try:
+            parse_bytes(size)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+    return size
+
+
 def _serve(
     model: str,
     listener: socket.socket,
     slots: int | None,
     threads: int | None,
     kv_dtype: str | None,
+    tiers: _Tiers,
 ) -> None:
     import uvicorn
 
@@ -102,7 +145,14 @@ def _serve(
     from agentkit_runtime.local import LocalRuntime
 
     _say(f"loading {model} ...")
-    with LocalRuntime.load(model, max_slots=slots, threads=threads, kv_dtype=kv_dtype) as runtime:
+    with LocalRuntime.load(
+        model,
+        max_slots=slots,
+        threads=threads,
+        kv_dtype=kv_dtype,
+        host_cache_bytes=tiers.host_bytes,
+        disk_cache=tiers.folder,
+    ) as runtime:
         ids = dict.fromkeys((runtime.model_label, model))
         web = create_app(runtime.service, model_ids=tuple(ids))
         config = uvicorn.Config(web, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
@@ -37,6 +38,9 @@ class LocalRuntime:
         device: str | None = None,
         dtype: DType | None = None,
         kv_dtype: str | None = None,
+        host_cache_bytes: int | None = None,
+        disk_cache: str | Path | None = None,
+        disk_cache_bytes: int = 16 << 30,
         namespace_key: bytes | None = None,
     ) -> Self:
         """Find (or fetch), load and start a model. Blocks for seconds; a first fetch for minutes.
@@ -49,17 +53,35 @@ class LocalRuntime:
             dtype: compute dtype; None is float32 on the CPU and bfloat16 on CUDA.
             kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
                 fp8_e5m2, int8 or int4; None stores them as they are computed.
-            namespace_key: secret that separates tenants; None draws one.
+            host_cache_bytes: host memory for KV that had to leave the pool; None is none, or 1 GiB
+                in front of a disk cache.
+            disk_cache: folder for KV that outlives the process; None keeps none.
+            disk_cache_bytes: most bytes of all files in that folder.
+            namespace_key: secret that separates tenants; None draws one, or with a disk cache takes
+                the one that is kept there: under another key nothing in it is found again.
 
         Raises:
             ModelNotFound: `spec` names nothing that can be found or fetched.
             UnsupportedModel: the files need something this runtime does not have.
+            ValueError: an option is out of range, or the folder's key is damaged.
+            OSError: the folder can neither be read nor be made.
         """
+        from agentkit_runtime.kv.tiers.keys import load_or_create_key
         from agentkit_runtime.load import EngineOptions, load_engine
 
+        folder = None if disk_cache is None else Path(disk_cache).expanduser()
         options = EngineOptions(
-            max_slots=max_slots, threads=threads, device=device, dtype=dtype, kv_dtype=kv_dtype
+            max_slots=max_slots,
+            threads=threads,
+            device=device,
+            dtype=dtype,
+            kv_dtype=kv_dtype,
+            host_cache_bytes=host_cache_bytes,
+            disk_cache=folder,
+            disk_cache_bytes=disk_cache_bytes,
         )
+        if namespace_key is None and folder is not None:
+            namespace_key = load_or_create_key(folder)
         return cls(load_engine(spec, options), namespace_key=namespace_key)
 
     @property

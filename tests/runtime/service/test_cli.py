@@ -29,7 +29,15 @@ def test_help_names_the_commands_and_the_defaults() -> None:
     code, text = run("serve", "--help")
 
     assert code == 0
-    for expected in ("smollm2", "127.0.0.1", "8321", "--slots", "--threads", "--kv-dtype"):
+    for expected in (
+        "smollm2",
+        "127.0.0.1",
+        "8321",
+        "--slots",
+        "--threads",
+        "--kv-dtype",
+        "--disk-cache",
+    ):
         assert expected in text
 
 
@@ -71,6 +79,7 @@ def test_an_address_that_others_can_reach_is_warned_about(host: str, warns: bool
         ("--threads", "0"),
         ("--slots", "-1"),
         ("--kv-dtype", "int3"),
+        ("--host-cache", "much"),
         ("--nonsense",),
     ],
 )

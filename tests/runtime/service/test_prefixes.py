@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from agentkit_runtime import load
 from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest, ChatTool
 from agentkit_runtime.errors import PinRefused, RequestRejected
 from agentkit_runtime.kv.hints import LikelyNext, SessionDone, SessionWaits
 from agentkit_runtime.kv.prune import ByPin, BySession, ByTag, ByTenant
+from agentkit_runtime.load import EngineOptions
+from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
@@ -150,6 +154,34 @@ async def test_a_rotated_key_hides_everything_that_was_cached(service: ChatServi
     service.rotate_namespace_key(b"another key of 32 bytes or more.")
 
     assert (await ask(service, asking("where?"))).stats.cached_tokens == 0
+
+
+@pytest.mark.parametrize(("own_key", "same"), [(None, True), (b"own " * 8, False)])
+def test_a_disk_cache_keeps_the_key_that_names_its_blocks(
+    smollm2_text: Text,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_key: bytes | None,
+    same: bool,
+) -> None:
+    seen: list[EngineOptions] = []
+    with scripted_model(*smollm2_text, Script(smollm2_text[0], {})) as loaded:
+        monkeypatch.setattr(
+            load, "load_engine", lambda spec, options: seen.append(options) or loaded
+        )
+        folder = tmp_path / "kv"
+        first = LocalRuntime.load("any", disk_cache=str(folder), host_cache_bytes=1000)
+        second = LocalRuntime.load("any", disk_cache=folder, namespace_key=own_key)
+        without = LocalRuntime.load("any")
+        roots = [
+            runtime.service.prepare(asking("where?")).generate.namespace
+            for runtime in (first, second, without)
+        ]
+
+    assert (roots[0] == roots[1]) is same
+    assert roots[2] not in roots[:2]
+    assert (seen[0].disk_cache, seen[0].host_cache_bytes) == (folder, 1000)
+    assert (seen[2].disk_cache, seen[2].host_cache_bytes) == (None, None)
 
 
 # -- why did I miss --------------------------------------------------------------------------------
