@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from agentkit_runtime.attention.base import AttentionBackend
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.loading.layout import expected_shapes
 from agentkit_runtime.model.blocks import Blocks
@@ -61,12 +62,15 @@ class RandomCheckpoint:
         return None
 
 
-def tiny_decoder(config: ModelConfig = TINY) -> Decoder:
+def tiny_decoder(
+    config: ModelConfig = TINY, *, attention: AttentionBackend | None = None
+) -> Decoder:
     """Make a decoder with random weights, in float32 on the CPU."""
     weights = load_weights(
         RandomCheckpoint(config), device=torch.device("cpu"), dtype=torch.float32
     )
-    return Decoder(config, weights, SdpaAttention(sliding_window=config.sliding_window))
+    backend = attention or SdpaAttention(sliding_window=config.sliding_window)
+    return Decoder(config, weights, backend)
 
 
 class Silent:

@@ -251,6 +251,15 @@ def test_forgetting_a_namespace_reaches_host_memory_and_disk(
     again.tiers.close()
 
 
+def test_counts_outlive_what_they_count(tmp_path: Path) -> None:
+    b = bench(disk=disk_in(tmp_path))
+    b.store(b"ns", b"abc")
+    b.tiers.forget()
+    stats = b.tiers.stats()
+    assert (stats.disk_blocks, stats.written, stats.written_bytes > 0) == (0, 3, True)
+    b.tiers.close()
+
+
 def test_a_late_write_does_not_bring_a_forgotten_namespace_back(tmp_path: Path) -> None:
     b = bench(disk=disk_in(tmp_path))
     names = b.save(b"a", b"abc")
