@@ -55,7 +55,7 @@ def test_a_single_short_piece_of_one_lane_is_read_in_place() -> None:
 
 
 def test_very_unequal_tails_are_not_padded_to_each_other() -> None:
-    cost = AttentionCost(gather_key_s=1e-9)
+    cost = AttentionCost(gather_key_s=1e-9, most_gathered=30_000)
     sizes = (4, 6, 20_000)
     lanes = in_order([lane((30_000 * i, n), own=(100_000 + i, 1)) for i, n in enumerate(sizes)])
     plan = build_plan(lanes, cost)
