@@ -62,6 +62,14 @@ class EngineRegistry(Generic[E]):
         await _wait(future)
         return future.result()
 
+    def ready(self, spec: str) -> E | None:
+        """Return the engine of a model that is loaded; None if it is not (yet)."""
+        with self._lock:
+            entry = self._entries.get(_same_spelling(spec))
+        if entry is None or not entry.future.done() or entry.future.exception() is not None:
+            return None
+        return entry.future.result()
+
     def close(self) -> None:
         """Close all engines. The registry can be used again afterwards."""
         with self._lock:

@@ -10,9 +10,10 @@ How a request lies on the runtime's wire, most shared first:
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
@@ -38,12 +39,15 @@ from agentkit.events import (
 )
 from agentkit.models.base import ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.models.engines import EngineRegistry, Options
+from agentkit.models.waits import ToolWaits
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
 from agentkit_runtime.errors import RequestRejected, RuntimeFault
+from agentkit_runtime.kv.hints import Hint, SessionDone, SessionWaits
 from agentkit_runtime.types import RequestStats, SamplingParams
 
 if TYPE_CHECKING:
+    from agentkit.caching.verdict import Verdict
     from agentkit_runtime.local import LocalRuntime
 
 
@@ -70,6 +74,7 @@ class LocalModel:
         self._spec = spec
         self._options = options
         self._registry = registry or engine_registry()
+        self._waits = ToolWaits()
 
     @property
     def label(self) -> str:
@@ -80,6 +85,28 @@ class LocalModel:
     def siblings_start_together(self) -> bool:
         """True: the runtime's scheduler computes a shared cold prefix once."""
         return True
+
+    @property
+    def context_tokens(self) -> int | None:
+        """The most tokens of a prompt and its answer; None until the engine is loaded."""
+        runtime = self._registry.ready(self._spec)
+        return None if runtime is None else runtime.context_tokens
+
+    @asynccontextmanager
+    async def kept_alive(
+        self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
+    ) -> AsyncIterator[None]:
+        """Tell the runtime that this run waits for its tools and will then go on.
+
+        Its prefix is then kept before ordinary ones. There is nothing to pay and no ping.
+        """
+        loop, tenant, agent = asyncio.get_running_loop(), _tenant(request), request.agent
+        expected_s, begun_s = self._waits.expected_s(tenant, agent), loop.time()
+        self._advise(SessionWaits(_session(request), expected_s, tenant))
+        try:
+            yield
+        finally:
+            self._waits.took(tenant, agent, loop.time() - begun_s)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the runtime; see `Model.stream`."""
@@ -94,6 +121,15 @@ class LocalModel:
             raise RequestRefused(f"{self.label} refused the request: {error}") from error
         except RuntimeFault as error:
             raise ModelError(f"{self.label} failed: {error}") from error
+        finally:
+            if not request.reuse.again:
+                self._advise(SessionDone(_session(request), _tenant(request)))
+
+    def _advise(self, hint: Hint) -> None:
+        """Hand a hint over without waiting for it; without an engine it is worth nothing."""
+        runtime = self._registry.ready(self._spec)
+        if runtime is not None:
+            runtime.advise(hint)
 
     def __repr__(self) -> str:
         return f"LocalModel({self._spec!r})"
@@ -122,7 +158,20 @@ def encode(request: ModelRequest) -> chat.ChatRequest:
         response_schema=request.output_schema,
         sampling=_sampling(request.settings),
         request_id=request.request_id,
+        tenant=_tenant(request),
+        session=_session(request),
+        tags=frozenset((request.agent,)),
     )
+
+
+def _tenant(request: ModelRequest) -> str:
+    return request.tenant or "default"
+
+
+def _session(request: ModelRequest) -> str:
+    """Which tail of the cache the request works on; one of its own where nobody will go on."""
+    session = request.session or request.run_id
+    return session if request.reuse.again else f"{session}/{request.request_id}"
 
 
 def wire(request: ModelRequest) -> bytes:

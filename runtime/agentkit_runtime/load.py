@@ -20,6 +20,7 @@ from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.format import KvFormat, bytes_per_token
 from agentkit_runtime.kv.formats import float_format
 from agentkit_runtime.kv.namespace import Identity
+from agentkit_runtime.kv.policy import PolicyName, policy
 from agentkit_runtime.kv.pool import KvStorage, SlotAllocator
 from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.kv.tiers.open import TierOptions, open_tiers
@@ -58,6 +59,8 @@ class EngineOptions:
     """KV slots, in tokens; None takes what free memory allows (`capacity.memory`)."""
     threads: int | None = None
     """CPU threads of torch, for the whole process; None leaves torch's choice."""
+    eviction: PolicyName = "hints"
+    """Which unlocked prefixes leave first; without hints, "hints" is least recently used first."""
     host_cache_bytes: int | None = None
     """Host memory for KV that had to leave the pool; None is 1 GiB with a disk cache, else none."""
     disk_cache: Path | None = None
@@ -82,6 +85,7 @@ class EngineOptions:
             raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
+        policy(self.eviction)
         for name in ("max_slots", "threads", "host_cache_bytes", "disk_cache_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -168,6 +172,7 @@ def _core_of(
         dtype=dtype,
         kv_format=kv_format,
         options=options.scheduler,
+        eviction=options.eviction,
         tiers=_tiers_of(checkpoint, options, dtype),
     )
     return core, dtype, pool
@@ -201,6 +206,7 @@ def build_core(
     dtype: torch.dtype = torch.float32,
     kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
+    eviction: PolicyName = "hints",
     tiers: Callable[[KvStorage], Tiers] | None = None,
     clock: Callable[[], float] = time.monotonic,
     check_every_step: bool = False,
@@ -228,7 +234,7 @@ def build_core(
             f"a KV pool of {n_slots} slots needs {gigabytes:,.1f} GB, more than {device} has: "
             "take fewer slots (max_slots, or --slots)"
         ) from error
-    cache = KvCache(SlotAllocator(n_slots), RadixTree())
+    cache = KvCache(SlotAllocator(n_slots), RadixTree(policy=eviction))
     if tiers is not None:
         cache.attach_tiers(tiers(storage))
     return EngineCore(

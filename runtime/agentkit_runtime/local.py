@@ -12,6 +12,8 @@ from agentkit_runtime.service import ChatService
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
+    from agentkit_runtime.kv.hints import Hint
+    from agentkit_runtime.kv.policy import PolicyName
     from agentkit_runtime.load import DType, LoadedModel
     from agentkit_runtime.prefixes import Prefixes
 
@@ -38,6 +40,7 @@ class LocalRuntime:
         device: str | None = None,
         dtype: DType | None = None,
         kv_dtype: str | None = None,
+        eviction: PolicyName = "hints",
         host_cache_bytes: int | None = None,
         disk_cache: str | Path | None = None,
         disk_cache_bytes: int = 16 << 30,
@@ -53,6 +56,8 @@ class LocalRuntime:
             dtype: compute dtype; None is float32 on the CPU and bfloat16 on CUDA.
             kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
                 fp8_e5m2, int8 or int4; None stores them as they are computed.
+            eviction: which cached prefixes leave first: "lru", "lfu", "slru", or "hints", which is
+                lru that heeds `advise`.
             host_cache_bytes: host memory for KV that had to leave the pool; None is none, or 1 GiB
                 in front of a disk cache.
             disk_cache: folder for KV that outlives the process; None keeps none.
@@ -76,6 +81,7 @@ class LocalRuntime:
             device=device,
             dtype=dtype,
             kv_dtype=kv_dtype,
+            eviction=eviction,
             host_cache_bytes=host_cache_bytes,
             disk_cache=folder,
             disk_cache_bytes=disk_cache_bytes,
@@ -107,6 +113,10 @@ class LocalRuntime:
     def chat(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """Generate a reply; see `ChatService.stream`. `aclose()` gives everything back."""
         return self.service.stream(request)
+
+    def advise(self, hint: Hint) -> None:
+        """Tell the cache what is expected, without waiting for it. From any thread."""
+        self.service.prefixes.advise(hint)
 
     def stats(self) -> CoreStats:
         """The engine's numbers after its last step."""

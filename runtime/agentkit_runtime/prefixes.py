@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, Role
-from agentkit_runtime.errors import NotCached, RequestRejected, RuntimeFault
+from agentkit_runtime.errors import EngineStopped, NotCached, RequestRejected, RuntimeFault
 from agentkit_runtime.kv.hints import Hint
 from agentkit_runtime.kv.pins import Pin
 from agentkit_runtime.kv.prune import ByPrefix, PruneReport, Selector
@@ -150,6 +151,11 @@ class Prefixes:
     async def hint(self, hint: Hint) -> None:
         """Tell the cache what is expected."""
         await self._call(lambda cache: cache.hint(hint))
+
+    def advise(self, hint: Hint) -> None:
+        """Hand a hint over without waiting; a closed engine needs none. From any thread."""
+        with suppress(EngineStopped):
+            self._engine.call(lambda core: core.cache.hint(hint))
 
     async def _call(self, work: Callable[[KvCache], T]) -> T:
         return await asyncio.wrap_future(self._engine.call(lambda core: work(core.cache)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
@@ -12,13 +13,15 @@ from agentkit.blocks import ToolCall
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, TextDelta, fold
-from agentkit.models.base import Model, ModelRequest
+from agentkit.models.base import HasWindow, KeepsAlive, Model, ModelRequest, Reuse
 from agentkit.models.engines import EngineRegistry, Options
 from agentkit.models.local import LocalModel
+from agentkit.models.waits import FIRST_GUESS_S, ToolWaits
 from agentkit.toolset import Toolset
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
 from agentkit_runtime.errors import EngineStopped, RequestRejected
+from agentkit_runtime.kv.hints import Hint, SessionDone, SessionWaits
 from agentkit_runtime.types import RequestStats
 
 STATS = RequestStats(
@@ -36,6 +39,11 @@ class FakeRuntime:
         self.events = events
         self.asked: list[chat.ChatRequest] = []
         self.aborted = 0
+        self.advice: list[Hint] = []
+        self.context_tokens = 4096
+
+    def advise(self, hint: Hint) -> None:
+        self.advice.append(hint)
 
     async def chat(self, request: chat.ChatRequest) -> AsyncGenerator[chat.ChatEvent, None]:
         self.asked.append(request)
@@ -132,3 +140,60 @@ async def test_cancelling_the_consumer_aborts_the_request() -> None:
 def test_it_is_a_model() -> None:
     assert isinstance(model(FakeRuntime()), Model)
     assert model(FakeRuntime()).label == "local:fake"
+
+
+# -- what the runtime is told ----------------------------------------------------------------------
+
+
+async def test_the_window_is_known_once_the_engine_is_loaded() -> None:
+    local = model(FakeRuntime(chat.ChatFinished(reason="stop", stats=STATS)))
+    assert isinstance(local, HasWindow)
+    before = local.context_tokens
+
+    async for _ in local.stream(REQUEST):
+        pass
+
+    assert (before, local.context_tokens) == (None, 4096)
+
+
+async def test_a_run_that_waits_for_its_tools_says_so() -> None:
+    runtime = FakeRuntime(chat.ChatFinished(reason="stop", stats=STATS))
+    local = model(runtime)
+    assert isinstance(local, KeepsAlive)
+    asking = replace(REQUEST, session="talk", tenant="acme")
+    async for _ in local.stream(asking):
+        pass
+    async with local.kept_alive(asking, lambda *_: None):
+        told = list(runtime.advice)
+
+    assert told == [SessionWaits("talk", FIRST_GUESS_S, "acme")]
+    assert (runtime.asked[0].session, runtime.asked[0].tenant) == ("talk", "acme")
+    assert runtime.asked[0].tags == {"a"}
+
+
+async def test_without_an_engine_a_wait_is_told_to_nobody() -> None:
+    async with model(FakeRuntime()).kept_alive(REQUEST, lambda *_: None):
+        pass
+
+
+async def test_a_side_call_has_a_tail_of_its_own_that_is_done_at_once() -> None:
+    runtime = FakeRuntime(chat.ChatFinished(reason="stop", stats=STATS))
+    side = replace(REQUEST, session="talk", reuse=Reuse(again=False))
+    async for _ in model(runtime).stream(side):
+        pass
+
+    assert runtime.asked[0].session == "talk/r-0-0"
+    assert runtime.advice == [SessionDone("talk/r-0-0", "default")]
+
+
+def test_waits_are_learned_for_each_agent_of_each_tenant() -> None:
+    waits = ToolWaits()
+    for _ in range(20):
+        waits.took("t", "quick", 0.1)
+        waits.took("t", "slow", 100.0)
+
+    assert waits.expected_s("t", "quick") == 5.0
+    assert waits.expected_s("t", "slow") == pytest.approx(300.0)
+    assert waits.expected_s("u", "slow") == FIRST_GUESS_S
+    waits.took("t", "slow", 0.0)
+    assert waits.expected_s("t", "slow") == pytest.approx(210.0)

@@ -142,10 +142,31 @@ async def test_what_was_pruned_is_not_read_again(service: ChatService, selector:
     assert (await service.prefixes.explain(request)).cached_tokens <= 20
 
 
-async def test_hints_are_taken(service: ChatService) -> None:
-    await service.prefixes.hint(SessionWaits("s", 5.0, "t"))
-    await service.prefixes.hint(LikelyNext(frozenset({"seeker"}), 5.0, "t"))
-    await service.prefixes.hint(SessionDone("s", "t"))
+async def test_a_session_that_waits_for_a_tool_outlives_ones_that_were_used_later(
+    service: ChatService,
+) -> None:
+    waiting, later = (
+        ChatRequest(
+            messages=(ChatMessage(role="user", content=f"where {name} " * 300),), session=name
+        )
+        for name in ("waiting", "later")
+    )
+    await ask(service, waiting)
+    await ask(service, later)
+    service.prefixes.advise(SessionWaits("waiting", 60.0, "default"))
+    await service.prefixes.hint(LikelyNext(frozenset({"nobody"}), 5.0, "default"))
+    filler = ChatRequest(messages=(ChatMessage(role="user", content="else " * 3000),))
+    await ask(service, filler)
+
+    kept = [(await service.prefixes.explain(request)) for request in (waiting, later)]
+
+    assert kept[0].cached_tokens == kept[0].prompt_tokens
+    assert kept[1].cached_tokens < kept[1].prompt_tokens
+
+
+async def test_a_closed_engine_takes_no_advice_and_does_not_mind(service: ChatService) -> None:
+    service.close()
+    service.prefixes.advise(SessionDone("s", "t"))
 
 
 async def test_a_rotated_key_hides_everything_that_was_cached(service: ChatService) -> None:
