@@ -27,6 +27,19 @@ class WeightFormat(enum.StrEnum):
     INT4 = "int4"
     """4-bit codes with scale and minimum for each 32 weights of a row: 5 bits a weight."""
 
+    @classmethod
+    def parse(cls, name: str | None) -> WeightFormat:
+        """Return the format of that name; None is the default, FLOAT.
+
+        Raises:
+            ValueError: there is no such format.
+        """
+        try:
+            return cls.FLOAT if name is None else cls(name)
+        except ValueError:
+            known = ", ".join(repr(form.value) for form in cls)
+            raise ValueError(f"weights must be one of {known}, got {name!r}") from None
+
 
 class Linear(Protocol):
     """A projection."""
