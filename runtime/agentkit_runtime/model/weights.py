@@ -27,6 +27,8 @@ from agentkit_runtime.model.linear import (
 )
 
 _BITS: Mapping[WeightFormat, int] = {WeightFormat.INT8: 8, WeightFormat.INT4: 4}
+_HEAD_BITS = 8
+"""Embedding and head stay at 8 bits: at 4 they alone would cost more than all layers together."""
 
 
 class TensorSource(Protocol):
@@ -127,7 +129,7 @@ class _Loader:
         config = self.source.config
         name = "model.embed_tokens.weight"
         if self.form in _BITS:
-            table = self._block_matrix({name: config.vocab}, config.hidden, None)
+            table = self._block_matrix({name: config.vocab}, config.hidden, bits=_HEAD_BITS)
             return table, table if config.tied_embeddings else self._head()
         weight = self._read(name, config.vocab, config.hidden)
         if self.form is WeightFormat.FLOAT or not half_fits(weight):
@@ -138,7 +140,10 @@ class _Loader:
 
     def _head(self) -> Linear:
         config = self.source.config
-        return self._linear({"lm_head.weight": config.vocab}, config.hidden)
+        rows = {"lm_head.weight": config.vocab}
+        if self.form in _BITS:
+            return self._block_matrix(rows, config.hidden, bits=_HEAD_BITS)
+        return self._linear(rows, config.hidden)
 
     def _layer(self, index: int) -> LayerWeights:
         config = self.source.config
@@ -168,21 +173,22 @@ class _Loader:
     def _linear(self, rows: Mapping[str, int], n_in: int, bias: Tensor | None = None) -> Linear:
         """Fuse the tensors named in `rows` (name -> out rows) into one projection."""
         if self.form in _BITS:
-            return self._block_matrix(rows, n_in, bias)
+            return self._block_matrix(rows, n_in, bias, bits=_BITS[self.form])
         parts = [self._read(name, n, n_in) for name, n in rows.items()]
         weight = parts[0] if len(parts) == 1 else torch.cat(parts)
         if self.form is WeightFormat.FLOAT16 and half_fits(weight):
             return HalfMatrix(weight, bias)
         return DenseMatrix(weight.to(device=self.device, dtype=self.dtype), bias)
 
-    def _block_matrix(self, rows: Mapping[str, int], n_in: int, bias: Tensor | None) -> BlockMatrix:
-        parts = [self._blocks(name, n, n_in) for name, n in rows.items()]
+    def _block_matrix(
+        self, rows: Mapping[str, int], n_in: int, bias: Tensor | None = None, *, bits: int
+    ) -> BlockMatrix:
+        parts = [self._blocks(name, bits, n, n_in) for name, n in rows.items()]
         blocks = parts[0] if len(parts) == 1 else join_rows(parts)
         return BlockMatrix(blocks, bias, device=self.device, dtype=self.dtype)
 
-    def _blocks(self, name: str, *shape: int) -> Blocks:
+    def _blocks(self, name: str, bits: int, *shape: int) -> Blocks:
         """The file's own integers where they have no more bits than wanted, else rounded."""
-        bits = _BITS[self.form]
         stored = self.source.blocks(name)
         if stored is not None and stored.bits <= bits and stored.codes.shape[-1] == GROUP:
             _check_shape(name, stored.codes.flatten(1), shape)
