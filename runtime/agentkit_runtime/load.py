@@ -27,8 +27,10 @@ from agentkit_runtime.kv.tiers.open import TierOptions, open_tiers
 from agentkit_runtime.kv.tree import RadixTree
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.loading import Checkpoint, ModelFiles, locate, open_checkpoint
+from agentkit_runtime.loading.lora import AdaptedCheckpoint, load_adapter
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
+from agentkit_runtime.model.linear import WeightFormat
 from agentkit_runtime.model.weights import load_weights
 from agentkit_runtime.sched.scheduler import SchedulerOptions
 from agentkit_runtime.text.template import ChatTemplate
@@ -53,6 +55,10 @@ class EngineOptions:
     """torch device; None takes CUDA when there is one, else the CPU."""
     dtype: DType | None = None
     """None is bfloat16 on CUDA and float32 on the CPU (bfloat16 needs AVX-512 to be fast)."""
+    weights: str | None = None
+    """Name of a `WeightFormat`: how projections are stored; None is "float"."""
+    adapter: Path | None = None
+    """Folder of a LoRA adapter (PEFT's format) that is merged into the weights."""
     kv_dtype: str | None = None
     """Name of a `KvFormat`, or "fp8"; None stores keys and values as they are computed."""
     max_slots: int | None = None
@@ -83,6 +89,7 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
+        WeightFormat.parse(self.weights)
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
         policy(self.eviction)
@@ -120,7 +127,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
     options = options or EngineOptions()
     _device(options.device)  # before anything is fetched or read
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
-    checkpoint = open_checkpoint(files)
+    checkpoint = _open(files, options)
     tokenizer, template = load_text(files.tokenizer)
     core, dtype, pool = _core_of(checkpoint, options)
     _log.info("%s: %s", files.label, pool)
@@ -131,11 +138,12 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         tokenizer=tokenizer,
         template=template,
         identity=Identity(
-            weights=checkpoint.fingerprint,
+            weights=_numbers(checkpoint, options),
             dtype=str(dtype),
             kv_dtype=str(kv_format_of(options, dtype)),
             tokenizer=tokenizer.fingerprint,
             template=template.fingerprint,
+            adapter=checkpoint.adapter if isinstance(checkpoint, AdaptedCheckpoint) else None,
         ),
         pool=pool,
     )
@@ -146,8 +154,16 @@ def load_core(
 ) -> tuple[EngineCore, ModelConfig]:
     """Load a model without its text side and without a thread: for benchmarks. As `load_engine`."""
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
-    checkpoint = open_checkpoint(files)
-    return _core_of(checkpoint, options or EngineOptions())[0], checkpoint.config
+    options = options or EngineOptions()
+    checkpoint = _open(files, options)
+    return _core_of(checkpoint, options)[0], checkpoint.config
+
+
+def _open(files: ModelFiles, options: EngineOptions) -> Checkpoint:
+    base = open_checkpoint(files)
+    if options.adapter is None:
+        return base
+    return AdaptedCheckpoint(base, load_adapter(options.adapter, base.config))
 
 
 def _core_of(
@@ -161,7 +177,9 @@ def _core_of(
     kv_format = kv_format_of(options, dtype)
     decoder = Decoder(
         config,
-        load_weights(checkpoint, device=device, dtype=dtype),
+        load_weights(
+            checkpoint, device=device, dtype=dtype, form=WeightFormat.parse(options.weights)
+        ),
         SdpaAttention(sliding_window=config.sliding_window),
     )
     pool = pool_size(config, kv_format, device, options.max_slots)
@@ -187,10 +205,18 @@ def _tiers_of(
     return lambda storage: open_tiers(
         storage,
         tiers,
-        identity=f"{checkpoint.fingerprint}/{dtype}",
+        identity=f"{_numbers(checkpoint, options)}/{dtype}",
         weights=checkpoint.config.block_weights,
         compute_dtype=dtype,
     )
+
+
+def _numbers(checkpoint: Checkpoint, options: EngineOptions) -> str:
+    """Name the numbers that the decoder computes with: the weights, and how they are stored."""
+    form = WeightFormat.parse(options.weights)
+    if form is WeightFormat.FLOAT:
+        return checkpoint.fingerprint
+    return f"{checkpoint.fingerprint}/{form}"
 
 
 def kv_format_of(options: EngineOptions, dtype: torch.dtype) -> KvFormat:
