@@ -6,7 +6,7 @@ tokens       token runs as bytes, the only form in which prefixes are compared
 extent       contiguous ranges of slots
 slots        which slots are free
 pool         the tensors behind the slots, in a `format`
-node, tree   the radix tree: who knows which prefix
+tree         the radix tree: who knows which prefix; over `node` and `paths`, with its `outcome`s
 eviction     the queue of unlocked leaves
 policy       in which order they leave
 leasing      what running sequences do: acquire, grow, commit, release; `lease` is what they hold

@@ -247,6 +247,7 @@ class LeasedSlots:
         lease.extents = []
         lease.capacity = 0
         self._tree.unlock(lease.node)
+        self._tree.join(lease.node)
         self._allocator.free(private)
         self._free_released()
 

@@ -10,130 +10,24 @@ the new node becomes the head, so a handle to the old node still ends where it e
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
 
-from agentkit_runtime.kv.eviction import EvictionQueue
 from agentkit_runtime.kv.extent import Extent, append_run, coalesce, differing, split, total
 from agentkit_runtime.kv.node import Node, Owner, RootNode
-from agentkit_runtime.kv.policy import EvictionPolicy, PolicyName
-from agentkit_runtime.kv.policy import policy as chosen
+from agentkit_runtime.kv.outcome import Insertion, Match, Removal
+from agentkit_runtime.kv.paths import LockedPaths, disown
 from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, common_prefix, count, require_whole_tokens
 
-
-class Match(NamedTuple):
-    """The longest known prefix. Lock `node` before anything else happens to the tree."""
-
-    node: Node
-    """Ends exactly at `length`; the namespace's root when nothing matched."""
-    length: int
-    """Tokens."""
-    extents: list[Extent]
-    """The slots of these tokens."""
+__all__ = ["Insertion", "Match", "RadixTree", "Removal"]
 
 
-class Insertion(NamedTuple):
-    """Where inserted tokens ended up. Lock `node` before anything else happens to the tree."""
-
-    node: Node
-    """Ends exactly at the last inserted token."""
-    extents: list[Extent]
-    """The canonical slots of all inserted tokens."""
-    duplicates: list[Extent]
-    """Slots the caller brought for tokens that the tree already had in other slots.
-
-    The caller still owns them: it must stop using them and then free them.
-    """
-
-
-class Removal(NamedTuple):
-    """What `RadixTree.remove` did to a branch."""
-
-    freed: list[Extent]
-    """Slots that nobody needs any more."""
-    n_condemned: int
-    """Tokens that go when their last lock does; `take_released` then has their slots."""
-
-
-class Watcher(Protocol):
-    """Is told what enters and leaves a tree. Must not change it."""
-
-    def stored(self, node: Node, tokens: bytes, n_known: int) -> None:
-        """`tokens`, of which the tree had the first `n_known`, now end at `node`."""
-
-    def removing(self, node: Node, n_kept: int, *, evicted: bool) -> None:
-        """`node`, still in its place, is about to lose its tokens behind the first `n_kept`."""
-
-
-class RadixTree:
+class RadixTree(LockedPaths):
     """Prefixes of packed tokens, by namespace. For one thread.
 
     `clock` gives the logical time of each use and must never go backwards. `policy` says which
     unlocked leaf is evicted first.
     """
-
-    def __init__(
-        self,
-        clock: Callable[[], int] | None = None,
-        *,
-        policy: PolicyName | EvictionPolicy = "lru",
-    ) -> None:
-        self._clock = clock or itertools.count(1).__next__
-        self._now = 0
-        self._policy = chosen(policy)
-        self._queue = EvictionQueue(self._policy.key)
-        self._roots: dict[bytes, RootNode] = {}
-        self._condemned: dict[Node, None] = {}
-        self._released: list[Extent] = []
-        self._watcher: Watcher | None = None
-        self._evictable = 0
-        self._protected = 0
-
-    @property
-    def evictable_tokens(self) -> int:
-        """Tokens in nodes that nobody has locked. `evict` can free all of them."""
-        return self._evictable
-
-    @property
-    def protected_tokens(self) -> int:
-        """Tokens in locked nodes."""
-        return self._protected
-
-    @property
-    def total_tokens(self) -> int:
-        """Tokens in the tree, which is the number of slots it owns."""
-        return self._evictable + self._protected
-
-    @property
-    def now(self) -> int:
-        """Logical time of the last use."""
-        return self._now
-
-    def roots(self) -> Iterator[RootNode]:
-        """The root of each namespace that has nodes or locks, in order of creation. Read only."""
-        return iter(self._roots.values())
-
-    def root(self, name: bytes) -> RootNode | None:
-        """The root of this name, if it is there."""
-        return self._roots.get(name)
-
-    def misplaced(self) -> list[Node]:
-        """Leaves that the eviction queue would take too late: always none."""
-        return self._queue.misplaced()
-
-    def condemned(self) -> Iterator[Node]:
-        """The tops of branches that were removed while locked. Read only."""
-        return iter(self._condemned)
-
-    def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` of every change from now on. Raises ValueError when tokens are there."""
-        if self.total_tokens:
-            raise ValueError(
-                f"the tree has {self.total_tokens!r} tokens already; watch it before its first use"
-            )
-        self._watcher = watcher
 
     def peek(self, namespace: bytes, tokens: bytes) -> int:
         """Length of the longest known prefix. Leaves no trace: no split, no use recorded."""
@@ -211,63 +105,6 @@ class RadixTree:
             return Insertion(node, list(new_runs), [])
         return Insertion(node, coalesce(known, new_runs), differing(brought, known))
 
-    def overlay(self, name: bytes, base: Node, owner: bytes) -> RootNode:
-        """The root `name` for what namespace `owner` has behind `base`; made when it is not there.
-
-        It keeps `base` locked for as long as it is there. Lock something below it, or itself,
-        before anything else happens to the tree.
-        """
-        root = self._roots.get(name)
-        if root is None:
-            self.lock(base)
-            root = self._roots[name] = RootNode(name, base=base, owner=owner)
-        return root
-
-    def lock(self, node: Node) -> None:
-        """Protect `node` and the path to its root from eviction, until `unlock`. Locks count.
-
-        Raises ValueError when the node has left the tree.
-        """
-        path = list(node.upwards())
-        top = path[-1]
-        if not isinstance(top, RootNode) or self._roots.get(top.namespace) is not top:
-            raise ValueError(
-                f"cannot lock the node at slots {node.extent!r}: it has left the tree; match again"
-            )
-        for step in path:
-            if not step.locks:
-                self._evictable -= step.extent.length
-                self._protected += step.extent.length
-            step.locks += 1
-
-    def unlock(self, node: Node) -> None:
-        """Undo one `lock` of the same node. Raises ValueError when there is none."""
-        if not node.locks:
-            raise ValueError(f"unlock without lock of the node at slots {node.extent!r}")
-        step: Node | None = node
-        while step is not None:
-            parent = step.parent
-            step.locks -= 1
-            if not step.locks:
-                self._protected -= step.extent.length
-                if step.condemned and step.edge:
-                    self._bury(step)
-                else:
-                    self._evictable += step.extent.length
-                    self._settle(step)
-            step = parent
-
-    def move_lock(self, old: Node, new: Node) -> None:
-        """Lock `new`, which lies below `old` or is it, and undo one lock of `old`."""
-        step = new
-        while step is not old:
-            if not step.locks:
-                self._evictable -= step.extent.length
-                self._protected += step.extent.length
-            step.locks += 1
-            assert step.parent is not None, "the new node lies below the old one"
-            step = step.parent
-
     def evict(self, n_tokens: int) -> list[Extent]:
         """Forget `n_tokens` unlocked tokens, or all there are; returns their slots.
 
@@ -282,14 +119,28 @@ class RadixTree:
             freed.append(run)
         return freed
 
-    def own(self, node: Node, owner: Owner) -> None:
-        """Record that a sequence of `owner` ends at `node`."""
-        _own(node, owner)
-        self._queue.refresh(node)
+    def join(self, node: Node) -> None:
+        """Make one node of each part of the path to `node` that no longer needs to be several.
 
-    def requeue(self, node: Node) -> None:
-        """The key of a node has fallen (see `policy`): find its place in the queue again."""
-        self._queue.refresh(node)
+        That is where nobody holds a handle, nothing branches off or ended, the slots touch and the
+        last use was the same: nothing that anybody can see changes.
+        """
+        if self._policy.counts_hits:
+            return
+        above = node.parent
+        while above is not None:
+            if (
+                above.extent.end == node.extent.start
+                and above.last_used == node.last_used
+                and above.edge
+                and not above.locks
+                and not above.owners
+                and len(above.children) == 1
+            ):
+                self._absorb(node, above)
+            else:
+                node = above
+            above = node.parent
 
     def clear(self, namespace: bytes | None = None) -> list[Extent]:
         """Forget every unlocked node of one namespace, or of all; returns the slots.
@@ -324,18 +175,6 @@ class RadixTree:
             n_condemned += node.extent.length
             freed += self._detach_unlocked(node)
         return Removal(freed, n_condemned)
-
-    def take_released(self) -> list[Extent]:
-        """The slots of condemned nodes whose last lock has gone since the last call."""
-        released, self._released = self._released, []
-        return released
-
-    def own_root(self, namespace: bytes) -> RootNode:
-        """The namespace's own root; made when it is not there, and then to be used at once."""
-        root = self._roots.get(namespace)
-        if root is None:
-            root = self._roots[namespace] = RootNode(namespace)
-        return root
 
     def _descend(self, root: RootNode, tokens: bytes, now: int, *, hit: int) -> Match:
         offset = 0
@@ -389,6 +228,20 @@ class RadixTree:
         head.children[node.edge[:TOKEN_BYTES]] = node
         parent.children[head.edge[:TOKEN_BYTES]] = head
         return head
+
+    def _absorb(self, node: Node, above: Node) -> None:
+        """`node`, the only child of `above`, takes its tokens and its place."""
+        parent = above.parent
+        assert parent is not None, "only a node with tokens can be absorbed"
+        node.edge = above.edge + node.edge
+        node.extent = Extent(above.extent.start, above.extent.length + node.extent.length)
+        node.start = above.start
+        node.names = above.names + node.names
+        node.parent = parent
+        parent.children[node.edge[:TOKEN_BYTES]] = node
+        above.children = {}
+        above.parent = None
+        self._queue.discard(above)
 
     def _append(
         self,
@@ -448,7 +301,7 @@ class RadixTree:
         del parent.children[leaf.edge[:TOKEN_BYTES]]
         leaf.parent = None
         if leaf.owners:
-            _disown(leaf, heir=parent if parent.edge else None)
+            disown(leaf, heir=parent if parent.edge else None)
             self._queue.refresh(parent)
         self._settle(parent)
         return freed
@@ -462,7 +315,7 @@ class RadixTree:
         for node in branch:
             if self._watcher is not None:
                 self._watcher.removing(node, 0, evicted=False)
-            _disown(node)
+            disown(node)
             self._evictable -= node.extent.length
             self._queue.discard(node)
         for node in branch:
@@ -481,28 +334,9 @@ class RadixTree:
     def _condemn(self, node: Node) -> None:
         if self._watcher is not None:
             self._watcher.removing(node, 0, evicted=False)
-        _disown(node)
+        disown(node)
         self._queue.discard(node)
         node.condemned = True
-
-    def _bury(self, node: Node) -> None:
-        """A condemned node has lost its last lock, and so have all below it: it goes."""
-        self._released.append(node.extent)
-        if node in self._condemned:
-            del self._condemned[node]
-        else:
-            assert node.parent is not None, "a condemned node keeps its parent to the end"
-            del node.parent.children[node.edge[:TOKEN_BYTES]]
-        node.parent = None
-
-    def _settle(self, node: Node) -> None:
-        """Queue a node that may have become an unlocked leaf; drop a root that nobody needs."""
-        if node.is_evictable:
-            self._queue.push(node)
-        elif isinstance(node, RootNode) and not node.children and not node.locks:
-            left = self._roots.pop(node.namespace, None)
-            if left is not None and left.parent is not None:
-                self.unlock(left.parent)  # an overlay holds its base
 
 
 def peek_below(root: RootNode, tokens: bytes) -> int:
@@ -518,23 +352,6 @@ def peek_below(root: RootNode, tokens: bytes) -> int:
         offset += len(child.edge)
         children = child.children
     return offset // TOKEN_BYTES
-
-
-def _disown(node: Node, heir: Node | None = None) -> None:
-    """Take a node out of its owners' ends; `heir` takes its place there."""
-    if node.owners:
-        for owner in node.owners:
-            owner.ends.pop(node, None)
-            if heir is not None:
-                _own(heir, owner)
-    node.owners = None
-
-
-def _own(node: Node, owner: Owner) -> None:
-    if node.owners is None:
-        node.owners = set()
-    node.owners.add(owner)
-    owner.ends[node] = None
 
 
 def _use_base(root: RootNode, now: int, hit: int) -> list[Extent]:

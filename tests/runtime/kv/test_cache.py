@@ -22,7 +22,7 @@ PROMPT = list(range(100, 116))
 
 
 def test_two_equal_prompts_in_one_batch_end_on_the_same_slots(cache: KvCache, slots: Slots) -> None:
-    """Fault: the second sequence kept pages freed as duplicates, and a third wrote to them."""
+    """R1. Fault: the second sequence kept pages freed as duplicates, and a third wrote to them."""
     tokens = pack(PROMPT)
     first = cache.acquire(b"n", tokens, max_match=15)
     second = cache.acquire(b"n", tokens, max_match=15)
@@ -54,7 +54,7 @@ def test_a_duplicate_in_the_middle_of_a_chunk_is_replaced_slot_by_slot(
 def test_a_cached_sequence_survives_eviction_while_it_runs(
     cache: KvCache, run: Run, slots: Slots
 ) -> None:
-    """Fault: lock walk skipped the matched node, so a running sequence's pages were evictable."""
+    """R2. Fault: lock walk skipped the matched node, so a running sequence could be evicted."""
     cache.release(run(cache, PROMPT))
     reader = cache.acquire(b"n", pack(PROMPT))
     held = slots(reader)
@@ -70,7 +70,7 @@ def test_a_cached_sequence_survives_eviction_while_it_runs(
 
 
 def test_evictable_counts_a_shared_page_once(cache: KvCache, run: Run) -> None:
-    """Fault: pages shared by two sequences counted twice; the idle check killed the server."""
+    """R5. Fault: pages shared by two sequences counted twice; the idle check killed the server."""
     one, two = run(cache, [*PROMPT, 1]), run(cache, [*PROMPT, 2])
     assert cache.available == 32 - 18
     cache.release(one)
@@ -83,7 +83,7 @@ def test_evictable_counts_a_shared_page_once(cache: KvCache, run: Run) -> None:
 def test_a_thousand_requests_cancelled_before_their_first_step_leak_nothing(
     cache: KvCache, run: Run
 ) -> None:
-    """Fault: an abort between match, which allocated, and schedule leaked."""
+    """R7. Fault: an abort between match, which allocated, and schedule leaked."""
     cache.release(run(cache, PROMPT))
     for _ in range(1_000):
         lease = cache.acquire(b"n", pack(PROMPT), max_match=15)
@@ -99,7 +99,7 @@ def test_a_thousand_requests_cancelled_before_their_first_step_leak_nothing(
 def test_an_abort_between_chunks_keeps_only_the_committed_chunks(
     cache: KvCache, slots: Slots
 ) -> None:
-    """Fault: chunked prefill inserted pages that an abort freed; the prefix stayed poisoned."""
+    """R11. Fault: chunked prefill inserted pages that an abort freed, and poisoned the prefix."""
     lease = cache.acquire(b"n", pack(PROMPT), max_match=15)
     cache.grow(lease, 4)
     cache.commit(lease, pack(PROMPT[:4]))
@@ -117,7 +117,7 @@ def test_an_abort_between_chunks_keeps_only_the_committed_chunks(
 def test_a_fully_cached_prompt_still_computes_its_last_token(
     cache: KvCache, run: Run, length: int, slots: Slots
 ) -> None:
-    """Fault: whole prompt cached gave a query of length zero, or a broken chain."""
+    """R16. Fault: whole prompt cached gave a query of length zero, or a broken chain."""
     cache.release(run(cache, PROMPT[:length]))
     lease = run(cache, PROMPT[:length])
     assert lease.cached == length - 1
@@ -128,7 +128,7 @@ def test_a_fully_cached_prompt_still_computes_its_last_token(
 
 
 def test_a_hit_that_was_peeked_and_then_evicted_is_matched_again(cache: KvCache, run: Run) -> None:
-    """Fault: hit length remembered from an earlier scheduling attempt, after an eviction."""
+    """R17. Fault: hit length remembered from an earlier scheduling attempt, after an eviction."""
     cache.release(run(cache, PROMPT))
     assert cache.peek(b"n", pack(PROMPT)) == 16
     cache.evict(10)
@@ -150,6 +150,7 @@ def test_a_handle_can_be_released_after_any_number_of_splits(cache: KvCache, run
 
 
 def test_tenants_share_no_slot_and_see_no_hit_of_each_other(cache: KvCache, slots: Slots) -> None:
+    """R22."""
     leases = []
     for namespace in (b"one", b"two"):
         lease = cache.acquire(namespace, pack(PROMPT))
@@ -192,7 +193,7 @@ def test_reserve_never_evicts(cache: KvCache, run: Run) -> None:
 
 
 def test_a_grown_lease_keeps_the_slots_it_had(cache: KvCache, run: Run, slots: Slots) -> None:
-    """Fault: a prefix hit shifted the slice of new slots, so prefix slots were read as new ones."""
+    """R14. Fault: a prefix hit shifted the slice of new slots to those of the prefix."""
     cache.release(run(cache, PROMPT))
     lease = cache.acquire(b"n", pack(PROMPT), max_match=8)
     before = slots(lease)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 
 from agentkit_runtime.errors import OutOfSlots
@@ -10,11 +11,13 @@ from agentkit_runtime.kv.slots import SlotAllocator
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.kv.tree import RadixTree
 
-N_OPERATIONS = 100_000
+N_OPERATIONS = int(os.environ.get("KV_FUZZ_OPERATIONS", "100000"))
+"""A soak sets more."""
 CHECK_EVERY = 1_000
 
 
 def test_a_hundred_thousand_random_operations_leak_no_slot() -> None:
+    """R4."""
     rng = random.Random(20)
     allocator, tree = SlotAllocator(300), RadixTree()
     cache = KvCache(allocator, tree, eviction_step=4)

@@ -28,7 +28,7 @@ def test_only_the_pool_imports_torch(module: str) -> None:
     assert not any(name.split(".")[0] == "torch" for name in imports(module))
 
 
-TREE = {"tree", "node", "eviction", "policy", "extent", "tokens", "base"}
+TREE = {"tree", "paths", "outcome", "node", "eviction", "policy", "extent", "tokens", "base"}
 """`base` is the tiers' seam: the size of a block."""
 
 

@@ -9,7 +9,9 @@ import pytest
 
 import agentkit_runtime.kv.namespace as namespace_module
 from agentkit_runtime.kv.cache import KvCache
-from agentkit_runtime.kv.namespace import Identity, namespace_digest
+from agentkit_runtime.kv.namespace import Identity, NamespaceKeys, namespace_digest
+from agentkit_runtime.kv.prune import ByNamespace
+from agentkit_runtime.kv.scope import Scope
 
 KEY = b"k" * 32
 IDENTITY = Identity(
@@ -53,7 +55,7 @@ def test_the_digest_is_the_same_in_every_process() -> None:
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Identity)])
 def test_every_part_of_the_identity_separates_roots(field: str, cache: KvCache) -> None:
-    """Faults where KV outlived a change of weights, LoRA or dtype: same tokens, wrong numbers."""
+    """R20. Faults: KV outlived a change of weights, LoRA or dtype; same tokens, wrong numbers."""
     other = dataclasses.replace(IDENTITY, **{field: "changed"})
     tokens = b"\1\0\0\0" * 8
     first = cache.acquire(digest(), tokens)
@@ -100,3 +102,54 @@ def test_a_short_key_is_refused() -> None:
 def test_one_string_is_not_a_list_of_permissions() -> None:
     with pytest.raises(ValueError, match="list of strings, got the string 'admin'"):
         namespace_digest(KEY, tenant="a", permissions="admin", identity=IDENTITY)
+
+
+# -- rotation
+
+
+def test_after_a_rotation_nothing_under_the_old_key_is_matched(cache: KvCache) -> None:
+    """R20, R22: a key that got out names nothing any more."""
+    tokens = b"\1\0\0\0" * 8
+    keys = NamespaceKeys(KEY)
+    new = keys.rotate(b"n" * 32)
+    old_root, new_root = (
+        k.digest(tenant="a", permissions=(), identity=IDENTITY) for k in (keys, new)
+    )
+    lease = cache.acquire(old_root, tokens)
+    cache.grow(lease, 8)
+    cache.commit(lease, tokens)
+    assert cache.acquire(new_root, tokens).cached == 0
+    assert new.digests(tenant="a", permissions=(), identity=IDENTITY) == [new_root, old_root]
+    assert new.retire().digests(tenant="a", permissions=(), identity=IDENTITY) == [new_root]
+    cache.release(lease)
+    for root in new.digests(tenant="a", permissions=(), identity=IDENTITY):
+        cache.prune(ByNamespace(root))
+    assert cache.available == cache.n_slots
+
+
+def test_a_salt_that_another_tenant_uses_opens_nothing(cache: KvCache) -> None:
+    """R23: whatever a caller adds to its own digest, the tenant is in it."""
+    tokens = b"\1\0\0\0" * 8
+    lease = cache.acquire(digest("a", ("salt",)), tokens)
+    cache.grow(lease, 8)
+    cache.commit(lease, tokens)
+    assert cache.peek(digest("b", ("salt",)), tokens) == 0
+    assert cache.peek(digest("b", ("salt",)), tokens, scope=Scope(tenant="a", session="s")) == 0
+    assert cache.peek(digest("a", ("salt",)), tokens) == 8
+
+
+def test_an_epoch_separates_weights_that_were_changed_in_place(cache: KvCache) -> None:
+    """R20."""
+    epochs = [digest(identity=dataclasses.replace(IDENTITY, epoch=n)) for n in range(3)]
+    assert len(set(epochs)) == 3
+    assert epochs[0] == digest()
+
+
+def test_keys_are_checked_and_not_shown() -> None:
+    keys = NamespaceKeys(KEY).rotate(b"secret of sixteen")
+    assert "secret of" not in repr(keys)
+    assert len(NamespaceKeys.random().current) == 32
+    with pytest.raises(ValueError, match="used twice"):
+        keys.rotate(KEY)
+    with pytest.raises(ValueError, match="at least 16 bytes, got 5"):
+        NamespaceKeys(b"short")

@@ -41,7 +41,7 @@ def test_peek_agrees_with_match_and_splits_nothing() -> None:
 
 
 def test_a_split_leaves_deep_handles_valid_and_locks_the_new_head() -> None:
-    """Fault: after a split the evictable size went negative because the head had no lock."""
+    """R4. Fault: after a split the evictable size went negative because the head had no lock."""
     tree = RadixTree()
     deep = tree.insert(b"n", pack([1, 2, 3, 4, 5, 6]), [Extent(0, 6)]).node
     tree.lock(deep)
@@ -142,11 +142,56 @@ def test_a_leaf_does_not_grow_over_a_gap_or_past_its_children() -> None:
     check_tree(tree)
 
 
+# -- chains become one node again
+
+
+def branched() -> tuple[RadixTree, Node]:
+    """A sequence of six tokens, split at three by another one, which has left."""
+    tree = RadixTree()
+    leaf = tree.insert(b"n", pack([1, 2, 3, 4, 5, 6]), [Extent(0, 6)]).node
+    tree.insert(b"n", pack([1, 2, 3, 9]), [Extent(0, 3), Extent(50, 1)])
+    tree.match(b"n", pack([1, 2, 3, 4, 5, 6]))
+    assert tree.evict(1) == [Extent(50, 1)]
+    return tree, leaf
+
+
+def test_a_split_that_nobody_needs_any_more_is_undone() -> None:
+    tree, leaf = branched()
+    assert len(leaf.path()) == 2
+    tree.join(leaf)
+    assert [(node.extent, node.start) for node in leaf.path()] == [(Extent(0, 6), 0)]
+    assert tree.match(b"n", pack([1, 2, 3, 4, 5, 6])).node is leaf
+    check_tree(tree)
+    assert tree.evict(4) == [Extent(2, 4)]
+
+
+def test_parts_that_were_used_at_different_times_stay_apart() -> None:
+    tree, leaf = branched()
+    tree.match(b"n", pack([1, 2, 3]))
+    tree.join(leaf)
+    assert len(leaf.path()) == 2
+    tree.match(b"n", pack([1, 2, 3, 4, 5, 6]))
+    tree.join(leaf)
+    assert len(leaf.path()) == 1
+
+
+def test_a_part_that_somebody_holds_stays_apart() -> None:
+    tree, leaf = branched()
+    head = tree.match(b"n", pack([1, 2, 3])).node
+    tree.lock(head)
+    tree.match(b"n", pack([1, 2, 3, 4, 5, 6]))
+    tree.join(leaf)
+    assert leaf.path() == [head, leaf]
+    tree.unlock(head)
+    tree.join(leaf)
+    assert leaf.path() == [leaf]
+
+
 # -- locks and eviction
 
 
 def test_a_locked_node_and_its_path_survive_any_eviction() -> None:
-    """Fault: the walk that locked the path skipped the matched node itself."""
+    """R2. Fault: the walk that locked the path skipped the matched node itself."""
     tree = RadixTree()
     tree.insert(b"n", pack([1, 2, 3, 4]), [Extent(0, 4)])
     leaf = tree.match(b"n", pack([1, 2, 3])).node
@@ -226,7 +271,7 @@ def test_a_parent_leaves_only_after_all_its_children() -> None:
 
 
 def test_evicting_one_token_costs_the_same_with_fifty_thousand_leaves() -> None:
-    """Fault: each eviction scanned all leaves, 7 ms. Counted in calls, not in time."""
+    """R10. Fault: each eviction scanned all leaves, 7 ms. Counted in calls, not in time."""
     assert calls_of_evictions(n_leaves=50_000) == calls_of_evictions(n_leaves=500)
 
 
