@@ -14,7 +14,7 @@ from agentkit_runtime.sched.shares import TenantShares
 from agentkit_runtime.sched.step import Step
 from agentkit_runtime.sched.turns import Turns, rank
 from agentkit_runtime.sched.waiting import WaitingQueue
-from agentkit_runtime.types import FinishReason, Priority
+from agentkit_runtime.types import FinishReason
 
 LOOKS_PER_STEP = 16
 """Waiting sequences whose cached tokens are counted anew in each step, for their order."""
@@ -48,20 +48,22 @@ class Admission:
         # Of the step that is planned:
         self._step = Step(0)
         self._leaders = Leaders(options.shared_min_tokens, ())
-        self._above: Priority | None = None
+        self._left: set[Sequence] = set()
         self._now_s = 0.0
         self._no_room: list[Sequence] = []
 
-    def run(self, step: Step, leaders: Leaders, now_s: float, *, above: Priority | None) -> None:
+    def run(
+        self, step: Step, leaders: Leaders, now_s: float, *, left: set[Sequence], closed: bool
+    ) -> None:
         """Give turns until the step is full or nobody is left.
 
-        Only classes higher than `above` may start, because one of this class had to leave.
+        Those who have just `left` do not start; nobody does when it is `closed`.
         """
-        self._step, self._leaders, self._above, self._now_s = step, leaders, above, now_s
+        self._step, self._leaders, self._left, self._now_s = step, leaders, left, now_s
         self._no_room = []
         if self._options.mixed_prefill_tokens is not None and len(step):
             step.limit_prompts(self._options.mixed_prefill_tokens)
-        closed = self._lanes.full or above is max(Priority)
+        closed = closed or self._lanes.full
         if step.prompt_budget < 1 or (closed and len(step) == len(self._lanes.running)):
             return
         if not closed:
@@ -99,9 +101,7 @@ class Admission:
         if self._lanes.full:
             self.turns.close()
             return False
-        if self._above is not None and sequence.priority <= self._above:
-            return False
-        if self._loads(sequence):
+        if sequence in self._left or self._loads(sequence):
             return False
         if not self._lanes.admit(sequence):
             self._found_no_room(sequence)

@@ -93,19 +93,12 @@ class Lanes:
         self._cache.grow(lease, sequence.length + n)
         return n
 
-    def make_way(self, sequence: Sequence) -> list[Sequence]:
-        """Let sequences of lower classes leave when a waiting one can start then; returns them."""
-        lower = [
-            s
-            for s in self.running
-            if s.priority < sequence.priority and s.preemptions < self._options.max_preemptions
-        ]
-        if not lower:
-            return []
+    def make_way(self, sequence: Sequence, others: Iterable[Sequence]) -> list[Sequence]:
+        """Let those of others leave without whom a waiting sequence can start; returns them."""
         missing = sequence.length - self.look(sequence) + self._headroom(sequence)
         shortage = missing - self._cache.available
         gone: list[Sequence] = []
-        for victim in self._by_cost(lower, shortage):
+        for victim in self._by_cost(others, shortage):
             if shortage <= 0 and len(self.running) - len(gone) < self._options.max_lanes:
                 break
             gone.append(victim)

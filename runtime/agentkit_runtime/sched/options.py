@@ -48,7 +48,8 @@ class SchedulerOptions:
     max_overtakes: int = 4
     """A request that found no room is overtaken by so many others; then nobody starts before it."""
     preempt_for_priority: bool = True
-    """Whether a waiting request may take the lane and the slots of one of a lower class."""
+    """Whether a waiting request may take the lane and the slots of one of a lower class. (One of a
+    tenant without a lane may take one of several lanes of another tenant when it is old.)"""
     max_preemptions: int = 3
     """A sequence that had to leave this often stays, unless nobody else is left to choose."""
     max_restores: int = 8

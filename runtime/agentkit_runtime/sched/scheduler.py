@@ -11,6 +11,7 @@ resumes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from agentkit_runtime.kv.cache import KvCache
@@ -53,9 +54,11 @@ class Scheduler:
         self.idle_wait_s = 0.0
         """How long the core may sleep before the next plan, unless a request comes or goes: 0 when
         the last one gave something to do."""
-        self._above: Priority | None = None
-        """Of the step that is planned: only higher classes may start, because one of this class
-        had to leave."""
+        # Of the step that is planned:
+        self._left: set[Sequence] = set()
+        """Those that had to leave; they do not come straight back."""
+        self._closed = False
+        """Slots are too short for anybody to start."""
 
     @property
     def running(self) -> list[Sequence]:
@@ -77,16 +80,17 @@ class Scheduler:
             The chunks (empty when nothing can run), and sequences that ended instead.
         """
         now_s = self._clock()
-        self._above = None
+        self._left = set()
+        self._closed = False
         self._cache.tick()
         self._loading.take_in()
         step = Step(self._options.step_tokens)
         self._end_unwanted(step, now_s)
         begun = (*self._lanes.prefills(), *self._loading.sequences)
         leaders = Leaders(self._options.shared_min_tokens, begun)
-        self._make_way(leaders)
+        self._make_way(leaders, now_s)
         self._run_decodes(step)
-        self._admission.run(step, leaders, now_s, above=self._above)
+        self._admission.run(step, leaders, now_s, left=self._left, closed=self._closed)
         self._run_guesses(step)
         chunks = step.chunks()
         self.idle_wait_s = 0.0 if chunks or step.ended else self._until_next(now_s)
@@ -173,22 +177,32 @@ class Scheduler:
             error = f"the deadline of {sequence.request.deadline_s} s passed while it {did}"
             step.end(sequence, FinishReason.DEADLINE, error)
 
-    def _make_way(self, leaders: Leaders) -> None:
-        """Let lower classes leave when the next of the highest class could not start otherwise."""
-        highest = self.waiting.highest()
-        if (
-            highest is None
-            or not self._options.preempt_for_priority
-            or all(s.priority >= highest for s in self.running)
-        ):
-            return
+    def _make_way(self, leaders: Leaders, now_s: float) -> None:
+        """Let others leave for the first that waits, if it could not start otherwise."""
         first = self._admission.turns.first_waiting()
         if first is None or first.restore is not None:
             return
-        if leaders.find(first, self._lanes.look) is not None:
+        others = self._may_leave_for(first, now_s)
+        if not others or leaders.find(first, self._lanes.look) is not None:
             return
-        for sequence in self._lanes.make_way(first):
+        for sequence in self._lanes.make_way(first, others):
             self._requeue(sequence)
+
+    def _may_leave_for(self, first: Sequence, now_s: float) -> list[Sequence]:
+        """Lower classes; and for an old request of a tenant that has no lane, those of tenants that
+        have several."""
+        lanes = Counter(s.tenant for s in self.running)
+        unfair = now_s - first.submitted_s >= self._options.patience_s and not lanes[first.tenant]
+        by_class = self._options.preempt_for_priority
+        return [
+            s
+            for s in self.running
+            if s.preemptions < self._options.max_preemptions
+            and (
+                (by_class and s.priority < first.priority)
+                or (unfair and s.priority <= first.priority and lanes[s.tenant] > 1)
+            )
+        ]
 
     def _run_decodes(self, step: Step) -> None:
         """One token of each lane that generates; more where a grammar has forced some."""
@@ -209,12 +223,12 @@ class Scheduler:
             step.end(gone.pop(), FinishReason.LENGTH)
         for other in gone:
             self._requeue(other)
-            self._above = max(Priority)  # slots are too short for anybody to start
+            self._closed = True
         return sequence.lease is not None
 
     def _requeue(self, sequence: Sequence) -> None:
-        """A sequence that had to leave waits in front of its line, not in this step any more."""
-        self._above = max(self._above or sequence.priority, sequence.priority)
+        """A sequence that had to leave waits in front of its line."""
+        self._left.add(sequence)
         sequence.matched = sequence.computed
         sequence.computed = 0
         sequence.draft = ()

@@ -8,7 +8,7 @@ import pytest
 
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.shares import MAX_IDLE, TenantShares
-from tests.runtime.sched.simulation import simulation
+from tests.runtime.sched.simulation import next_token, simulation
 
 
 def prompt_of(seed: int, n: int) -> list[int]:
@@ -93,3 +93,31 @@ def test_memory_is_bounded_by_those_present() -> None:
         shares.charge(f"t{i}", 1)
         shares.leave(f"t{i}")
     assert len(shares._time) <= MAX_IDLE + 2
+
+
+def test_a_tenant_that_holds_all_lanes_gives_one_up_for_another_that_has_none() -> None:
+    """Else long answers of one would keep the other out for as long as they last."""
+    sim = simulation(4000, options=SchedulerOptions(max_lanes=3, patience_s=1.0))
+    crowd = [sim.add(prompt_of(i, 30), 200, tenant="crowd") for i in range(6)]
+    sim.run(3)
+    other = [sim.add(prompt_of(100 + i, 30), 40, tenant="other") for i in range(2)]
+    sim.run(12)
+    assert other[0].started_step is not None
+    assert other[0].started_step - other[0].submitted_step <= 11
+    # It has a lane now; its second one waits for its turn like others.
+    assert sim.scheduler.stats().preemptions == 1
+    sim.drain()
+    for request in (*crowd, *other):
+        assert request.ids == [
+            *request.ids[:30],
+            *(next_token(request.ids[:i]) for i in range(30, len(request.ids))),
+        ]
+
+
+def test_a_tenants_only_lane_is_its_own() -> None:
+    sim = simulation(4000, options=SchedulerOptions(max_lanes=1, patience_s=0.0))
+    sim.add(prompt_of(0, 30), 60, tenant="a")
+    sim.run(3)
+    sim.add(prompt_of(1, 30), 2, tenant="b")
+    sim.drain()
+    assert sim.scheduler.stats().preemptions == 0
