@@ -12,6 +12,12 @@ from typing import Literal
 import torch
 
 from agentkit_runtime.attention.sdpa import SdpaAttention
+from agentkit_runtime.attention.select import (
+    ATTENTION_NAMES,
+    AttentionName,
+    AttentionShape,
+    open_attention,
+)
 from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size, free_host_bytes
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
@@ -31,6 +37,7 @@ from agentkit_runtime.loading.lora import AdaptedCheckpoint, load_adapter
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.model.linear import WeightFormat
+from agentkit_runtime.model.pool_for import pool_for
 from agentkit_runtime.model.weights import load_weights
 from agentkit_runtime.sched.scheduler import SchedulerOptions
 from agentkit_runtime.text.template import ChatTemplate
@@ -55,6 +62,8 @@ class EngineOptions:
     """torch device; None takes CUDA when there is one, else the CPU."""
     dtype: DType | None = None
     """None is bfloat16 on CUDA and float32 on the CPU (bfloat16 needs AVX-512 to be fast)."""
+    attention: AttentionName = "auto"
+    """"sdpa" is torch's own, "flashinfer" that package on CUDA; "auto" takes it where it runs."""
     weights: str | None = None
     """Name of a `WeightFormat`: how projections are stored; None is "float"."""
     adapter: Path | None = None
@@ -93,6 +102,8 @@ class EngineOptions:
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
         policy(self.eviction)
+        if self.attention not in ATTENTION_NAMES:
+            raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
         for name in ("max_slots", "threads", "host_cache_bytes", "disk_cache_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -192,6 +203,7 @@ def _core_of(
         options=options.scheduler,
         eviction=options.eviction,
         tiers=_tiers_of(checkpoint, options, dtype),
+        attention=options.attention,
     )
     return core, dtype, pool
 
@@ -236,23 +248,19 @@ def build_core(
     tiers: Callable[[KvStorage], Tiers] | None = None,
     clock: Callable[[], float] = time.monotonic,
     check_every_step: bool = False,
+    attention: AttentionName | None = None,
 ) -> EngineCore:
     """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together.
 
     `kv_format` None stores keys and values as they are computed. `tiers` makes slower tiers for the
-    pool. `clock` and `check_every_step`: see `EngineCore`.
+    pool. `clock` and `check_every_step`: see `EngineCore`. `attention` gives the decoder a backend
+    that is measured on this pool; None leaves it the one that it has.
     """
     config = decoder.config
     kv_format = kv_format or float_format(dtype)
     try:
-        storage = KvStorage(
-            n_layers=config.n_layers,
-            n_slots=n_slots,
-            n_kv_heads=config.n_kv_heads,
-            head_dim=config.head_dim,
-            compute_dtype=dtype,
-            kv_format=kv_format,
-            device=device,
+        storage = pool_for(
+            decoder, n_slots=n_slots, kv_format=kv_format, compute_dtype=dtype, device=device
         )
     except RuntimeError as error:
         gigabytes = n_slots * _kv_bytes(config, kv_format) / 1e9
@@ -260,6 +268,18 @@ def build_core(
             f"a KV pool of {n_slots} slots needs {gigabytes:,.1f} GB, more than {device} has: "
             "take fewer slots (max_slots, or --slots)"
         ) from error
+    if attention is not None:
+        shape = AttentionShape(
+            n_heads=config.n_heads,
+            n_kv_heads=config.n_kv_heads,
+            head_dim=config.head_dim,
+            sliding_window=config.sliding_window,
+            dtype=dtype,
+            device=storage.device,
+            n_slots=n_slots,
+            plain_pool=kv_format is float_format(dtype),
+        )
+        decoder.attention = open_attention(attention, shape, storage.layer(0))
     cache = KvCache(SlotAllocator(n_slots), RadixTree(policy=eviction))
     if tiers is not None:
         cache.attach_tiers(tiers(storage))

@@ -31,6 +31,7 @@ from agentkit_runtime.load_text import load_text
 from agentkit_runtime.loading import locate, open_checkpoint
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
+from agentkit_runtime.model.pool_for import pool_for
 from agentkit_runtime.model.weights import load_weights
 
 OUTPUT = Path(__file__).parents[2] / "docs" / "benchmarks.json"
@@ -81,14 +82,7 @@ def perplexity(
     decoder: Decoder, kv_format: KvFormat, ids: Sequence[int], reading: Reading
 ) -> float:
     """exp of the mean negative log-likelihood of each window's tokens but its first."""
-    config = decoder.config
-    storage = KvStorage(
-        n_layers=config.n_layers,
-        n_slots=reading.window,
-        n_kv_heads=config.n_kv_heads,
-        head_dim=config.head_dim,
-        kv_format=kv_format,
-    )
+    storage = pool_for(decoder, n_slots=reading.window, kv_format=kv_format)
     loss, n = 0.0, 0
     for start in range(0, reading.n_tokens - reading.window + 1, reading.window):
         window = torch.tensor(ids[start : start + reading.window])

@@ -49,6 +49,7 @@ class KvStorage:
         head_dim: int,
         compute_dtype: torch.dtype = torch.float32,
         kv_format: KvFormat | None = None,
+        key_centre: Tensor | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """Allocate the pool.
@@ -60,10 +61,14 @@ class KvStorage:
             head_dim: numbers of a head.
             compute_dtype: what the model computes in: what `read` gives.
             kv_format: how numbers are stored; None stores the compute dtype as it is.
+            key_centre: subtracted from keys before they are turned, [n_layers, n_kv_heads,
+                head_dim] float32; formats that do not turn keys take none. It must be the same as
+                long as what was stored is used. Every score of a query changes by the same amount
+                then, so attention does not.
             device: where.
 
         Raises:
-            ValueError: a size is not positive, or the format cannot have this head_dim.
+            ValueError: a size is not positive, or the format cannot have this head_dim or centre.
         """
         shape = (n_layers, n_slots, n_kv_heads, head_dim)
         if min(shape) < 1:
@@ -79,6 +84,11 @@ class KvStorage:
         """`[n_layers, 2, n_slots, n_kv_heads, width]` each: codes, then scales; keys at 0."""
         self._plain = FLOAT_DTYPES.get(self.format) is compute_dtype
         self._turn = rotation(head_dim).to(device) if self.format in TURNED else None
+        self._centre: Tensor | None = None
+        if key_centre is not None:
+            if self._turn is None:
+                raise ValueError(f"a pool of {self.format} stores keys as they are: no key_centre")
+            self._centre = key_centre.to(device) @ self._turn
         self._layers = [self._open_layer(i, codec) for i in range(n_layers)]
 
     @property
@@ -158,7 +168,8 @@ class KvStorage:
     def _open_layer(self, index: int, codec: Codec) -> StoredLayer:
         if self._plain:
             return FloatLayer(self.planes[0][index, 0], self.planes[0][index, 1])
-        return CodedLayer(codec, tuple(plane[index] for plane in self.planes), self._turn)
+        centre = None if self._centre is None else self._centre[index]
+        return CodedLayer(codec, tuple(plane[index] for plane in self.planes), self._turn, centre)
 
     def _plain_plane(self) -> Tensor:
         if not self._plain:
@@ -200,21 +211,30 @@ class CodedLayer:
     """One layer of a pool that stores something else; `attention.base.KvLayer`.
 
     Keys are stored, and read, turned by the orthogonal matrix `turn` [head_dim, head_dim] where
-    there is one. The codec's outliers are smaller then, and scores are the same for queries that
-    are turned, too.
+    there is one, and without `centre` [n_kv_heads, head_dim], which is turned already. The codec's
+    outliers are smaller then, and attention is the same for queries that are turned, too.
     """
 
-    __slots__ = ("_codec", "_planes", "_turn")
+    __slots__ = ("_centre", "_codec", "_planes", "_turn")
 
-    def __init__(self, codec: Codec, planes: tuple[Tensor, ...], turn: Tensor | None) -> None:
+    def __init__(
+        self,
+        codec: Codec,
+        planes: tuple[Tensor, ...],
+        turn: Tensor | None,
+        centre: Tensor | None,
+    ) -> None:
         self._codec = codec
         self._planes = planes  # [2, n_slots, n_kv_heads, width] each
         self._turn = turn
+        self._centre = centre
 
     def write(self, slots: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Store `k` and `v` [T, kv_heads, head_dim]; see `KvLayer.write`."""
         if self._turn is not None:
             k, v = k.float() @ self._turn, v.float()
+            if self._centre is not None:
+                k -= self._centre
         coded = self._codec.encode(torch.stack((k, v)))
         for plane, rows in zip(self._planes, coded, strict=True):
             plane.index_copy_(1, slots, rows)

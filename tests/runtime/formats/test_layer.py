@@ -121,3 +121,45 @@ def test_queries_have_nearly_the_products_with_keys_that_they_had(
     assert float(difference.square().mean().sqrt() / sizes) < error + 0.003 * (
         dtype != q.float().dtype
     )
+
+
+def test_a_centre_leaves_keys_smaller_and_attention_as_it_was() -> None:
+    """Every score of a query loses the same, its product with the centre."""
+    centre = torch.randn(1, KV_HEADS, DIM, generator=torch.Generator().manual_seed(8)) * 5
+    k, q = draw(64) + centre[0], draw(1, KV_HEADS, seed=1)
+
+    def stored(key_centre: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        storage = KvStorage(
+            n_layers=1,
+            n_slots=64,
+            n_kv_heads=KV_HEADS,
+            head_dim=DIM,
+            kv_format=KvFormat.INT4,
+            key_centre=key_centre,
+        )
+        layer = storage.layer(0)
+        keys, _ = layer.write(torch.arange(64), k, k)
+        return keys, scores(layer.queries(q), keys)
+
+    def scores(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
+        found = torch.einsum("qhd,nhd->qhn", queries, keys)
+        return found - found.mean(-1, keepdim=True)  # softmax sees no more of them
+
+    exact = scores(q, k)
+    (plain_keys, plain), (centred_keys, centred) = stored(None), stored(centre)
+    assert float(centred_keys.abs().mean()) < float(plain_keys.abs().mean()) / 2
+    assert float((centred - exact).std() / exact.std()) < 0.1
+    assert float((centred - exact).std()) < float((plain - exact).std()) / 1.5
+
+
+@pytest.mark.parametrize("kv_format", [KvFormat.FLOAT16, KvFormat.INT8])
+def test_a_format_that_turns_no_keys_takes_no_centre(kv_format: KvFormat) -> None:
+    with pytest.raises(ValueError, match=f"a pool of {kv_format} stores keys as they are"):
+        KvStorage(
+            n_layers=1,
+            n_slots=4,
+            n_kv_heads=KV_HEADS,
+            head_dim=DIM,
+            kv_format=kv_format,
+            key_centre=torch.zeros(1, KV_HEADS, DIM),
+        )

@@ -11,9 +11,9 @@ from agentkit_runtime.attention.plan import Lane, build_plan
 from agentkit_runtime.attention.sdpa import SdpaAttention
 from agentkit_runtime.kv.extent import Extent
 from agentkit_runtime.kv.format import KvFormat
-from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
+from agentkit_runtime.model.pool_for import pool_for
 from agentkit_runtime.model.weights import load_weights
 
 CONFIG = ModelConfig(
@@ -69,13 +69,7 @@ def tiny_decoder(dtype: torch.dtype = torch.float32) -> Decoder:
 def logits_at_once(decoder: Decoder, kv_format: KvFormat, ids: Sequence[int]) -> torch.Tensor:
     """Logits [n, vocab] of a sequence in one chunk, in a pool of its own."""
     n = len(ids)
-    storage = KvStorage(
-        n_layers=CONFIG.n_layers,
-        n_slots=n,
-        n_kv_heads=CONFIG.n_kv_heads,
-        head_dim=CONFIG.head_dim,
-        kv_format=kv_format,
-    )
+    storage = pool_for(decoder, n_slots=n, kv_format=kv_format)
     places = torch.arange(n)
     batch = ForwardBatch(
         token_ids=torch.tensor(ids),
