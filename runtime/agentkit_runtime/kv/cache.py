@@ -102,7 +102,13 @@ class KvCache(LeasedSlots):
         root, _ = self._enter(namespace, tokens, scope)
         node = self._require_cached(root, tokens, "pinned")
         self._pins.used(node)
-        return self._pins.add(namespace, tokens, node, tenant=scope.tenant, ttl_s=ttl_s, name=name)
+        self._tree.lock(node)  # so that a refusal leaves no root behind that nobody uses
+        try:
+            return self._pins.add(
+                namespace, tokens, node, tenant=scope.tenant, ttl_s=ttl_s, name=name
+            )
+        finally:
+            self._tree.unlock(node)
 
     def unpin(self, handle: str, *, tenant: str | None = None) -> bool:
         """End a pin; its tokens become ordinary cached ones. False when there is no such pin.

@@ -34,6 +34,11 @@ class IntegrityError(RuntimeFault):
 def check_tree(tree: RadixTree) -> None:
     """Check the tree by itself. Raises IntegrityError."""
     evictable = protected = 0
+    for root in tree.roots():
+        _require(
+            root.locks > 0 or bool(root.children),
+            f"the root {root.namespace.hex()!r} is kept for nobody",
+        )
     for node in _nodes(tree):
         _check_node(node)
         if node.locks:

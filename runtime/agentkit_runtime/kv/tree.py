@@ -148,7 +148,8 @@ class RadixTree(LockedPaths):
         What a namespace has behind published prefixes is part of it.
         """
         freed: list[Extent] = []
-        for root in [r for r in self._roots.values() if namespace in (None, r.owner, r.namespace)]:
+        roots = [r for r in self._roots.values() if namespace in (None, r.owner, r.namespace)]
+        for root in sorted(roots, key=lambda root: root.parent is None):  # overlays hold their base
             for node in self._locked(root):
                 freed += self._detach_unlocked(node)
             self._settle(root)

@@ -177,3 +177,17 @@ def test_clearing_the_public_root_ends_publication(world: World) -> None:
     assert world.cache.clear(PUBLIC) == 23
     assert world.cache.published() == []
     world.end()
+
+
+def test_a_refused_pin_leaves_no_root_behind() -> None:
+    """Else it would hold the public prefix for ever."""
+    world = World(200)
+    handle = world.publish(RULES)
+    assert handle is not None
+    cache = world.cache
+    world.whole(b"other", list(range(40)))
+    cache.pin(b"other", pack(range(40)), scope=Scope(tenant="ann"))
+    assert world.pin(b"ann", RULES, ANN, None) is None
+    world.check()
+    assert cache.unpublish(handle)
+    world.end()
