@@ -11,10 +11,13 @@ from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.extent import Extent
 from agentkit_runtime.kv.integrity import IntegrityError, check_cache
 from agentkit_runtime.kv.lease import Lease
-from agentkit_runtime.kv.node import RootNode
+from agentkit_runtime.kv.node import Node, RootNode
+from agentkit_runtime.kv.prune import ByNamespace
+from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.slots import SlotAllocator
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.kv.tree import RadixTree
+from tests.runtime.kv import world as full_world
 
 
 class World:
@@ -154,3 +157,101 @@ def test_released_leases_may_be_passed() -> None:
     gone: Lease = cache.acquire(b"n", pack([1, 2, 3]))
     cache.release(gone)
     cache.check_integrity([world.lease, gone])
+
+
+# -- labels, names, what is pruned
+
+
+class Full:
+    """Two labelled leaves, a pin, a published prefix with an overlay, a pruned running sequence."""
+
+    def __init__(self) -> None:
+        self.world = full_world.World(200)
+        self.world.publish(list(range(100, 110)))
+        self.world.whole(b"n", list(range(40)), Scope(session="s"))
+        self.world.whole(b"n", [1, 2, 3], Scope(session="t"))
+        self.world.pin(b"n", [0, 1], Scope(tenant="ann"), None)
+        self.world.begin(b"n", [*range(100, 110), 1], Scope(public=full_world.PUBLIC))
+        pruned = self.world.begin(b"m", [5] * 20)
+        self.world.compute(pruned, 20)
+        self.world.cache.prune(ByNamespace(b"m"))
+        self.world.check()
+
+    def leaf(self, first: int) -> Node:
+        return self.world.tree.match(b"n", pack(range(first, first + 40))).node
+
+
+def hide_a_hint(full: Full) -> None:
+    node = full.leaf(0)
+    owners, node.owners = node.owners, None  # queued as ordinary, and then its session is done
+    full.world.tree.requeue(node)
+    node.owners = owners
+    next(iter(owners or ())).rank = 0
+
+
+def forget_a_label(full: Full) -> None:
+    full.leaf(0).owners = None
+
+
+def invent_a_label(full: Full) -> None:
+    node = full.leaf(0)
+    next(iter(node.owners or ())).ends.clear()
+
+
+def keep_the_end_of_an_evicted_leaf(full: Full) -> None:
+    label = full.world.cache._labels.all()[0]
+    label.ends[Node(b"", Extent(0, 0), None, 0, 0)] = None
+
+
+def rename_a_block(full: Full) -> None:
+    full.leaf(0).names[0] = b"x" * 32
+
+
+def lose_a_name(full: Full) -> None:
+    del full.leaf(0).names[-1]
+
+
+def move_a_node(full: Full) -> None:
+    full.leaf(0).start += 1
+
+
+def unlock_a_pin(full: Full) -> None:
+    full.world.tree.unlock(full.leaf(0).path()[0])
+
+
+def unlock_a_base(full: Full) -> None:
+    for root in full.world.tree.roots():
+        if root.parent is not None:
+            root.parent.locks -= 1
+
+
+def unlock_what_is_condemned(full: Full) -> None:
+    for node in full.world.tree.condemned():
+        node.locks = 0
+
+
+def keep_an_empty_root(full: Full) -> None:
+    full.world.tree.own_root(b"nobody")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (hide_a_hint, "smaller key than the eviction queue knows"),
+        (forget_a_label, "does not know a label that ends there"),
+        (invent_a_label, "has an owner that does not know it"),
+        (keep_the_end_of_an_evicted_leaf, "a label names a node that has left the tree"),
+        (rename_a_block, "wrong names for its blocks"),
+        (lose_a_name, "wrong names for its blocks"),
+        (move_a_node, "starts at 3, not at 2"),
+        (unlock_a_pin, "I5: "),
+        (unlock_a_base, "I5: "),
+        (unlock_what_is_condemned, "is condemned and unlocked"),
+        (keep_an_empty_root, "is kept for nobody"),
+    ],
+)
+def test_damage_of_the_rest_is_named(damage: Callable[[Full], None], named: str) -> None:
+    full = Full()
+    damage(full)
+    with pytest.raises(IntegrityError, match=named):
+        full.world.check()
