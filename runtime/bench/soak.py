@@ -114,7 +114,7 @@ class Soak:
         self._oracle = Oracle(decoder, options.kv_format)
         self._core = self._open(decoder, folder)
         self._traffic = Traffic(self._rng, decoder.config.vocab)
-        self._operator = Operator(self._rng, self._core, self._traffic, self._advance)
+        self._operator = Operator(self._rng, self._core, self._traffic, self._advance, self._forgot)
         self._open_asks: list[Ask] = []
         self._known: list[list[bytes]] = [[] for _ in range(TENANTS)]
         self._ended: Counter[str] = Counter()
@@ -215,8 +215,18 @@ class Soak:
         self._accepted += stats.accepted_tokens
         self._restored += stats.restored_tokens
         if ask.tenant >= 0:
-            self._require_own(ask, stats.cached_tokens, where)
+            if not ask.spared:
+                self._require_own(ask, stats.cached_tokens, where)
+            self._known[ask.tenant].append(bytes((*ask.request.prompt, *ids)))
             self._traffic.learn(ask)
+
+    def _forgot(self, tenant: int | None) -> None:
+        """From now on nothing of a tenant may be read that was computed before."""
+        for ask in self._open_asks:
+            ask.spared = ask.spared or tenant in (None, ask.tenant)
+        for index in range(TENANTS):
+            if tenant in (None, index):
+                self._known[index] = []
 
     def _require_own(self, ask: Ask, n_cached: int, where: str) -> None:
         """What was read from the cache was computed for this tenant, or published."""
@@ -228,7 +238,6 @@ class Soak:
         found = n_cached <= len(published) and published.startswith(cached)
         found = found or any(known.startswith(cached) for known in own + sequences)
         assert found, f"{where}: {n_cached} cached tokens that tenant {ask.tenant} never had"
-        own.append(bytes((*ask.request.prompt, *ask.ids)))
 
     def _wind_up(self) -> None:
         """Nothing is left over when everything is given back."""

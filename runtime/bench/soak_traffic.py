@@ -39,6 +39,8 @@ class Ask:
     request: GenerateRequest
     tenant: int
     events: list[EngineEvent] = field(default_factory=list)
+    spared: bool = False
+    """It ran while its tenant's cache was dropped, and may have read it before."""
 
     @property
     def ids(self) -> list[int]:
@@ -68,7 +70,9 @@ class Traffic:
     def ask(self) -> list[Ask]:
         """One request, or a few at once with the same prompt or a common prefix."""
         tenant = self._rng.randrange(TENANTS)
-        known = self._rng.choice(self._turns[tenant])
+        if self._rng.random() < 0.05:  # another common text, which nobody has asked for yet
+            self.shared[1] = self._draw(64)
+        known = self._rng.choice(self._rng.choice([self._turns[tenant], self.shared]))
         cut = self._rng.choice([len(known), len(known), self._rng.randint(0, len(known))])
         common = known[:cut][: MAX_PROMPT - 20]
         n_forks = self._rng.choice([1, 1, 1, 2, 4])
@@ -124,10 +128,13 @@ class Operator:
         core: EngineCore,
         traffic: Traffic,
         advance: Callable[[float], None],
+        forgot: Callable[[int | None], None],
     ) -> None:
+        """`forgot` is told which tenant's cache was dropped; None is all."""
         self._rng = rng
         self._core = core
         self._traffic = traffic
+        self._forgot = forgot
         self._actions: list[Callable[[int], object]] = [
             self._pin,
             self._pin,
@@ -173,6 +180,8 @@ class Operator:
         report = cache.prune(selector, dry_run=self._rng.random() < 0.2)
         same = ("freed_tokens", "condemned_tokens", "nodes", "pins")
         assert all(getattr(expected, name) == getattr(report, name) for name in same)
+        if not report.dry_run and isinstance(selector, ByNamespace | ByTenant):
+            self._forgot(tenant)
 
     def _hint(self, tenant: int) -> None:
         rng = self._rng
@@ -195,7 +204,9 @@ class Operator:
 
     def _clear(self, tenant: int) -> None:
         if self._rng.random() < 0.2:
-            self._core.cache.clear(self._rng.choice([None, namespace_of(tenant)]))
+            everything = self._rng.random() < 0.5
+            self._core.cache.clear(None if everything else namespace_of(tenant))
+            self._forgot(None if everything else tenant)
 
 
 def namespace_of(tenant: int) -> bytes:
