@@ -200,7 +200,7 @@ class EngineCore:
             if output.reason is not None and not output.stopped:
                 output.text += run.held_back()
             if output.reason is None:
-                sequence.draft = run.draft()
+                sequence.draft = run.draft(len(self.scheduler.running))
         except Exception as error:  # one bad request must not take the batch down
             self._fail(sequence, f"{type(error).__name__}: {error}")
             return

@@ -10,6 +10,7 @@ import torch
 
 from agentkit_runtime.attention.base import AttentionBackend, ForwardBatch
 from agentkit_runtime.attention.plan import Lane, lane_order
+from agentkit_runtime.kv.extent import split, take
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, pack
 from agentkit_runtime.sched.sequence import Chunk
 
@@ -57,11 +58,12 @@ def build_batch(
 def _lane(chunk: Chunk) -> Lane:
     lease = chunk.sequence.lease
     assert lease is not None, "a running sequence holds a lease"
+    past, behind = split(lease.extents, chunk.start)
     return Lane(
-        past=tuple(lease.extents_for(0, chunk.start)),
+        past=tuple(past),
         position=chunk.start,
         n_new=chunk.n_rows,
-        own=tuple(lease.extents_for(chunk.start, chunk.n_rows)),
+        own=tuple(take(behind, chunk.n_rows)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from agentkit_runtime.generation import logprobs
-from agentkit_runtime.generation.drafting import PromptLookup, useful
+from agentkit_runtime.generation.drafting import PromptLookup, row_cost, useful
 from agentkit_runtime.generation.rows import LogitRows
 from agentkit_runtime.model.sampler import Sampler
 from agentkit_runtime.sched import sequence as sequences
@@ -70,8 +70,11 @@ class Run:
             self._choose(rows, first + n, output)
         return output
 
-    def draft(self) -> tuple[int, ...]:
-        """Guess the tokens of the next step, as far as they could be accepted."""
+    def draft(self, n_lanes: int) -> tuple[int, ...]:
+        """Guess the tokens of the next step, as far as they could be accepted and it pays.
+
+        `n_lanes` is how many sequences are in a step.
+        """
         request, sequence = self._request, self.sequence
         if not request.speculate:
             return ()
@@ -79,9 +82,8 @@ class Run:
             known = sequence.ids(0, sequence.length)
             self._lookup = PromptLookup(known, request.speculate)
         # One more token is chosen behind the draft, and that may be the last one.
-        draft = useful(
-            self._lookup.propose(), request.eos_ids, sequence.limit - sequence.length - 1
-        )
+        room = sequence.limit - sequence.length - 1
+        draft = useful(self._lookup.propose(row_cost(n_lanes)), request.eos_ids, room)
         if draft and request.grammar is not None:
             return draft[: request.grammar.acceptable(draft)]
         return draft

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentkit_runtime.generation.drafting import PromptLookup, useful
+from agentkit_runtime.generation.drafting import PromptLookup, row_cost, useful
 from agentkit_runtime.generation.run import Run
 from agentkit_runtime.types import FinishReason, SamplingParams
 
@@ -25,7 +25,7 @@ def guess(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Run], list[int
     """Replace the lookup: `guess(f)` drafts what `f(run)` returns, whatever it is."""
 
     def use(guesser: Callable[[Run], list[int]]) -> None:
-        monkeypatch.setattr(Run, "draft", lambda run: tuple(guesser(run)))
+        monkeypatch.setattr(Run, "draft", lambda run, n_lanes: tuple(guesser(run)))
 
     return use
 
@@ -146,7 +146,7 @@ def test_guesses_that_the_grammar_forbids_are_not_run(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R47."""
-    monkeypatch.setattr(PromptLookup, "propose", lambda _: (2, 4, 5, 6))
+    monkeypatch.setattr(PromptLookup, "propose", lambda *_: (2, 4, 5, 6))
     harness = make()
     seen = drafts_of(harness.core, harness.core.scheduler.plan)
     prompt = prompt_of(3, 80)
@@ -204,14 +204,14 @@ def test_guessing_stops_where_it_does_not_pay(make: Make) -> None:
 
 def test_the_longest_known_ending_decides_and_of_equal_ones_the_latest() -> None:
     lookup = PromptLookup([1, 2, 3, 4, 50, 51, 9, 3, 4, 60, 61, 8, 1, 2, 3, 4], max_draft=2)
-    assert lookup.propose() == (50, 51)
+    assert lookup.propose(0.25) == (50, 51)
     lookup = PromptLookup([3, 4, 50, 51, 9, 3, 4, 60, 61, 8, 3, 4], max_draft=2)
-    assert lookup.propose() == (60, 61)
-    assert PromptLookup([1, 2, 3, 4, 5], max_draft=4).propose() == ()
+    assert lookup.propose(0.25) == (60, 61)
+    assert PromptLookup([1, 2, 3, 4, 5], max_draft=4).propose(0.25) == ()
 
 
 def test_a_guess_goes_on_where_its_source_ends() -> None:
-    assert PromptLookup([9, 1, 2, 1, 2], max_draft=3).propose() == (1, 2, 1)
+    assert PromptLookup([9, 1, 2, 1, 2], max_draft=3).propose(0.25) == (1, 2, 1)
 
 
 def test_predictions_are_judged_also_when_nothing_is_guessed() -> None:
@@ -219,15 +219,23 @@ def test_predictions_are_judged_also_when_nothing_is_guessed() -> None:
     for token in [1, 2, 3] * 10:
         lookup.push(token)
     assert lookup.rate > 0.9
-    assert len(lookup.propose()) == 8
+    assert len(lookup.propose(0.25)) == 8
     for i in range(20):  # "1 2" goes on differently each time
         for token in (1, 2, 10 + i):
             lookup.push(token)
     assert lookup.rate < 0.25
-    assert lookup.propose() == ()
+    assert lookup.propose(0.25) == ()
     for token in [1, 2, 3] * 10:
         lookup.push(token)
-    assert len(lookup.propose()) == 8
+    assert len(lookup.propose(0.25)) == 8
+
+
+def test_a_full_batch_guesses_less_than_a_lane_alone() -> None:
+    lookup = PromptLookup([1, 2, 3] * 4, max_draft=8)
+    lengths = [len(lookup.propose(row_cost(n))) for n in (1, 4, 16, 64)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > 3
+    assert lengths[-1] == 0
 
 
 def test_what_a_grammar_forced_says_nothing_about_guesses() -> None:
