@@ -8,6 +8,7 @@ published prefix are reported once, under the public namespace. Transport is som
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable
@@ -121,7 +122,7 @@ class EventLog:
         first_kept = self.seq - len(self._ring) + 1
         if seq + 1 < first_kept:
             return Gap(first_kept)
-        return [entry for entry in self._ring if entry.seq > seq]
+        return list(itertools.islice(self._ring, seq + 1 - first_kept, None))
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each new event, in the engine's thread; returns the way out."""

@@ -33,7 +33,7 @@ MAX_TAGS = 1_024
 class Label:
     """One session, or all requests without session that have the same tags. One tenant's."""
 
-    __slots__ = ("done", "ends", "rank", "session", "tags", "tenant", "wanted_until_s")
+    __slots__ = ("done", "ends", "forgotten", "rank", "session", "tags", "tenant", "wanted_until_s")
 
     def __init__(self, tenant: str, session: str | None, tags: frozenset[str]) -> None:
         self.tenant = tenant
@@ -44,6 +44,8 @@ class Label:
         self.rank = NORMAL
         self.done = False
         self.wanted_until_s = 0.0
+        self.forgotten = False
+        """Sequences that still run with it leave no more traces."""
 
 
 class Labels:
@@ -76,7 +78,7 @@ class Labels:
                 old.owners.discard(label)
                 label.ends.pop(old, None)
                 self._tree.requeue(old)
-            if new.edge:
+            if new.edge and not label.forgotten:
                 self._tree.own(new, label)
 
     def hint(self, hint: Hint) -> None:
@@ -118,6 +120,7 @@ class Labels:
 
     def forget(self, label: Label) -> None:
         """Drop a label; what it was on becomes ordinary."""
+        label.forgotten = True
         for node in label.ends:
             if node.owners is not None:
                 node.owners.discard(label)

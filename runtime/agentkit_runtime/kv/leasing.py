@@ -243,12 +243,13 @@ class LeasedSlots:
         if lease.released:
             return
         lease.released = True
-        private = drop(lease.extents, lease.committed)
+        _, private = split_last(lease.extents, lease.capacity - lease.committed)
         lease.extents = []
         lease.capacity = 0
         self._tree.unlock(lease.node)
         self._tree.join(lease.node)
-        self._allocator.free(private)
+        if private:
+            self._allocator.free(private)
         self._free_released()
 
     def evict(self, n_tokens: int) -> int:

@@ -4,6 +4,7 @@ import pytest
 
 import agentkit_runtime.kv.labels as labels_module
 from agentkit_runtime.kv.hints import MAX_EXPECTED_S, LikelyNext, SessionDone, SessionWaits
+from agentkit_runtime.kv.prune import BySession
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tokens import pack
 from tests.runtime.kv.world import World
@@ -141,6 +142,19 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world.cache.tick()
     assert len(world.cache._timers) == 0
     world.check()
+
+
+def test_a_session_that_was_forgotten_while_it_ran_leaves_ordinary_prefixes(world: World) -> None:
+    run = world.begin(b"n", [9] * 10, Scope(tenant="t", session="d"))
+    world.cache.hint(SessionWaits("d", 60.0, "t"))
+    world.cache.prune(BySession("d", "t"))
+    world.compute(run, 10)
+    world.release(run)
+    world.check()
+    for session in "abc":
+        world.whole(b"n", tokens_of(session), Scope(tenant="t", session=session))
+    world.cache.evict(10)
+    assert kept(world) == "abc"
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
