@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -28,13 +29,13 @@ from agentkit_runtime.model.config import ModelConfig
 CONFIG_NAME = "adapter_config.json"
 WEIGHTS_NAME = "adapter_model.safetensors"
 
+_REPLACED = re.compile(r"base_model\.model\.(?P<module>.+?)(?:\.base_layer)?\.weight")
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<matrix>[AB])\.weight")
 _REFUSED_UNLESS_EMPTY = (
     "use_dora",
     "use_qalora",
     "fan_in_fan_out",
     "lora_bias",
-    "modules_to_save",
     "trainable_token_indices",
     "target_parameters",
     "layer_replication",
@@ -66,6 +67,13 @@ class LoraAdapter:
     """Hex SHA-256 over configuration and weights."""
     deltas: Mapping[str, Delta]
     """By canonical tensor name."""
+    replaced: Mapping[str, torch.Tensor]
+    """Whole tensors in place of the base's, float32 (`modules_to_save`, resp. PEFT's copies of a
+    head's base). A delta is added to these, if there is one."""
+
+    def changes(self, name: str) -> bool:
+        """Whether a tensor is another one than in the base."""
+        return name in self.deltas or name in self.replaced
 
 
 class AdaptedCheckpoint:
@@ -81,7 +89,7 @@ class AdaptedCheckpoint:
         self.adapter = adapter.fingerprint
         self.fingerprint = f"{base.fingerprint}+{adapter.fingerprint}"
         self._base = base
-        self._deltas = adapter.deltas
+        self._adapter = adapter
 
     def has(self, name: str) -> bool:
         """Whether `tensor(name)` exists."""
@@ -89,13 +97,14 @@ class AdaptedCheckpoint:
 
     def tensor(self, name: str) -> torch.Tensor:
         """Decode one tensor, and add what the adapter adds."""
-        weight = self._base.tensor(name)
-        delta = self._deltas.get(name)
+        weight = self._adapter.replaced.get(name)
+        weight = self._base.tensor(name) if weight is None else weight.clone()
+        delta = self._adapter.deltas.get(name)
         return weight if delta is None else delta.applied_to(weight)
 
     def blocks(self, name: str) -> Blocks | None:
         """The file's integers, where the adapter has not changed the matrix."""
-        return None if name in self._deltas else self._base.blocks(name)
+        return None if self._adapter.changes(name) else self._base.blocks(name)
 
 
 def load_adapter(folder: Path, config: ModelConfig) -> LoraAdapter:
@@ -114,9 +123,11 @@ def load_adapter(folder: Path, config: ModelConfig) -> LoraAdapter:
     values = _read_config(folder / CONFIG_NAME)
     keys = Keys(f"{str(folder)!r}: {CONFIG_NAME}", values)
     _refuse_variants(keys)
-    matrices = _read_matrices(folder / WEIGHTS_NAME)
+    matrices, replaced = _read_tensors(folder / WEIGHTS_NAME)
     label = repr(str(folder))
     shapes = expected_shapes(config)
+    for name, tensor in replaced.items():
+        _check_replaced(label, config, name, tensor, shapes)
     deltas = {
         f"{module}.weight": _delta(label, keys, module, parts, shapes)
         for module, parts in matrices.items()
@@ -124,7 +135,7 @@ def load_adapter(folder: Path, config: ModelConfig) -> LoraAdapter:
     digest = hashlib.sha256(b"agentkit-lora-v1")
     digest.update(json.dumps(dict(values), sort_keys=True).encode())
     digest.update(file_sha256(folder / WEIGHTS_NAME).encode())
-    return LoraAdapter(fingerprint=digest.hexdigest(), deltas=deltas)
+    return LoraAdapter(fingerprint=digest.hexdigest(), deltas=deltas, replaced=replaced)
 
 
 def _read_config(path: Path) -> JsonObject:
@@ -148,27 +159,53 @@ def _refuse_variants(keys: Keys) -> None:
             raise keys.wrong(name, keys.values[name])
 
 
-def _read_matrices(path: Path) -> dict[str, dict[str, torch.Tensor]]:
-    """Module -> {"A": [r, in], "B": [out, r]}, float32."""
-    matrices: dict[str, dict[str, torch.Tensor]] = {}
+_Matrices: TypeAlias = dict[str, dict[str, torch.Tensor]]
+
+
+def _read_tensors(path: Path) -> tuple[_Matrices, dict[str, torch.Tensor]]:
+    """Module -> {"A": [r, in], "B": [out, r]}, and whole tensors by canonical name; float32."""
+    matrices: _Matrices = {}
+    replaced: dict[str, torch.Tensor] = {}
     try:
         with safe_open(path, framework="pt") as file:
             for key in file.keys():  # noqa: SIM118 (not a mapping)
-                match = _KEY.fullmatch(key)
-                if match is None:
+                tensor = file.get_tensor(key).float()
+                if match := _KEY.fullmatch(key):
+                    matrices.setdefault(match["module"], {})[match["matrix"]] = tensor
+                elif match := _REPLACED.fullmatch(key):
+                    replaced[f"{match['module']}.weight"] = tensor
+                else:
                     raise UnsupportedModel(
-                        f"{str(path)!r}: tensor {key!r} is not a LoRA matrix of a linear layer, "
-                        "and nothing else is implemented"
+                        f"{str(path)!r}: tensor {key!r} is neither a LoRA matrix of a linear layer "
+                        "nor a whole weight, and nothing else is implemented"
                     )
-                parts = matrices.setdefault(match["module"], {})
-                parts[match["matrix"]] = file.get_tensor(key).float()
     except SafetensorError as error:
         raise UnsupportedModel(
             f"{str(path)!r} is not a whole safetensors file: {error}; download it again"
         ) from error
-    if not matrices:
+    if not matrices and not replaced:
         raise UnsupportedModel(f"{str(path)!r} holds no tensors")
-    return matrices
+    return matrices, replaced
+
+
+def _check_replaced(
+    label: str,
+    config: ModelConfig,
+    name: str,
+    tensor: torch.Tensor,
+    shapes: Mapping[str, tuple[int, ...]],
+) -> None:
+    shape = shapes.get(name)
+    if shape is None or (name == EMBEDDING and config.tied_embeddings):
+        tied = " (embedding and head are tied here)" if config.tied_embeddings else ""
+        raise UnsupportedModel(
+            f"{label}: the adapter replaces {name!r}, which cannot be done{tied}"
+        )
+    if tuple(tensor.shape) != shape:
+        raise UnsupportedModel(
+            f"{label}: the adapter replaces {name!r} by shape {tuple(tensor.shape)}, the model has "
+            f"{shape}; a changed vocabulary is not implemented"
+        )
 
 
 def _delta(
