@@ -8,6 +8,7 @@ from pathlib import Path
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading.gguf_file import GgufFile
 from agentkit_runtime.text.folder_vocabulary import read_json, read_text
+from agentkit_runtime.text.rewrites import least_rewriting
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.template_probe import shows_user_text
 from agentkit_runtime.text.tokenizer import Tokenizer
@@ -49,7 +50,7 @@ def load_text(source: Path) -> tuple[Tokenizer, ChatTemplate]:
             f"the chat template of {str(source)!r} does not put a user's message into the prompt; "
             "use an instruct model, or put another chat_template.jinja into its folder"
         )
-    return tokenizer, compiled
+    return tokenizer, least_rewriting(compiled)
 
 
 def _folder_template(folder: Path) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.service import ChatService
+from agentkit_runtime.service import ChatService, TemplateReport
 
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
@@ -104,6 +104,10 @@ class LocalRuntime:
     def context_tokens(self) -> int:
         """The most tokens of a prompt and its answer together."""
         return self.service.context_tokens
+
+    def template_report(self) -> TemplateReport:
+        """What the chat template says otherwise later, and what that has cost so far."""
+        return self.service.template_report()
 
     @property
     def prefixes(self) -> Prefixes:

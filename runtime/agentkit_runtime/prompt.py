@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatRequest
-from agentkit_runtime.prompt_memory import Cut, KnownPrompt, PromptMemory, thinned
+from agentkit_runtime.prompt_memory import Cut, KnownPrompt, PromptMemory, prompt_keys, thinned
 from agentkit_runtime.text.front import NO_FRONT
 from agentkit_runtime.text.render import Renderer, Written
 from agentkit_runtime.text.tokenizer import RenderedPiece
 from agentkit_runtime.token_memory import Piece, PromptIds, TokenMemory
+from agentkit_runtime.turn_losses import Reply, TurnLosses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,7 @@ class PromptBuilder:
         self._tokenizer = renderer.tokenizer
         self._replies = replies
         self._prompts = PromptMemory() if prompts is None else prompts
+        self.losses = TurnLosses()
 
     def build(
         self, namespace: bytes, request: ChatRequest, *, add_generation_prompt: bool = True
@@ -53,22 +55,31 @@ class PromptBuilder:
         Raises:
             RequestRejected: no prompt can be made of the request; `field` says why.
         """
-        name = _front_name(request)
-        known = self._prompts.find(namespace, name, request.messages)
+        keys = _keys(namespace, request)
+        known = self._prompts.find(keys, request.messages)
         written = self.renderer.write(
             request,
             NO_FRONT if known is None else known.front,
             add_generation_prompt=add_generation_prompt,
         )
         prompt, kept = self._tokenised(namespace, request.tenant, written, known)
-        self._prompts.keep(namespace, name, kept)
+        self._prompts.keep(keys[-1], kept)
         return prompt
 
     def compared(self, namespace: bytes, request: ChatRequest) -> tuple[tuple[int, ...], Prompt]:
         """The ids of the prompt that this one begins with, as far as it is remembered; and this."""
-        name = _front_name(request)
-        known = self._prompts.find(namespace, name, request.messages)
+        known = self._prompts.find(_keys(namespace, request), request.messages)
         return (() if known is None else known.ids), self.build(namespace, request)
+
+    def turn_of(self, namespace: bytes, request: ChatRequest, prompt: Prompt) -> None:
+        """Look at how this request goes on from an earlier one whose reply was told."""
+        self.losses.look(_keys(namespace, request), request.messages, prompt.ids)
+
+    def answered(
+        self, namespace: bytes, request: ChatRequest, prompt: Prompt, reply: Reply
+    ) -> None:
+        """Tell what was replied, to see whether the next turn's prompt has it again."""
+        self.losses.answered(_keys(namespace, request)[-1], prompt.ids, reply)
 
     def _tokenised(
         self, namespace: bytes, tenant: str, written: Written, known: KnownPrompt | None
@@ -103,8 +114,9 @@ class PromptBuilder:
         return prompt, kept
 
 
-def _front_name(request: ChatRequest) -> int:
-    return hash((request.tenant, *(tool.name for tool in request.tools)))
+def _keys(namespace: bytes, request: ChatRequest) -> list[int]:
+    front = hash((request.tenant, *(tool.name for tool in request.tools)))
+    return prompt_keys(namespace, front, request.messages)
 
 
 def _piece(piece: RenderedPiece, text: str, escape: str | None) -> Piece:

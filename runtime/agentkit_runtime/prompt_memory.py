@@ -96,14 +96,11 @@ class PromptMemory:
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(
-        self, namespace: bytes, front_name: int, messages: tuple[ChatMessage, ...]
-    ) -> KnownPrompt | None:
+    def find(self, keys: Sequence[int], messages: tuple[ChatMessage, ...]) -> KnownPrompt | None:
         """The prompt of the most of these messages' first ones; None if none is known.
 
-        `front_name` tells prompts apart that the messages alone do not, such as by their tools.
+        `keys` are the `prompt_keys` of the messages.
         """
-        keys = _keys(namespace, front_name, messages)
         for n in range(len(messages), 0, -1):
             known = self._known.get(keys[n])
             # The key is a hash: only equality proves that these are the messages.
@@ -111,13 +108,15 @@ class PromptMemory:
                 return known
         return None
 
-    def keep(self, namespace: bytes, front_name: int, prompt: KnownPrompt) -> None:
-        """Remember a prompt."""
-        key = _keys(namespace, front_name, prompt.front.messages)[-1]
+    def keep(self, key: int, prompt: KnownPrompt) -> None:
+        """Remember a prompt by the last of its keys."""
         self._known.put(key, prompt, prompt.weight)
 
 
-def _keys(namespace: bytes, front_name: int, messages: Sequence[ChatMessage]) -> list[int]:
-    """A number for each count of leading messages."""
+def prompt_keys(namespace: bytes, front_name: int, messages: Sequence[ChatMessage]) -> list[int]:
+    """A number for each count of leading messages, from none to all.
+
+    `front_name` tells prompts apart that the messages alone do not, such as by their tools.
+    """
     first = hash((namespace, front_name))
     return list(accumulate(messages, lambda key, message: hash((key, message)), initial=first))

@@ -46,6 +46,8 @@ class ReplyAssembler:
     def __init__(self, parser: CallParser | None) -> None:
         self._parser = parser
         self._text: list[str] = []
+        self._content: list[str] = []
+        self._names: dict[int, str] = {}
         self._arguments: dict[int, list[str]] = {}
         self.token_ids: list[int] = []
         """All generated ids so far, the end-of-turn token included where there was one."""
@@ -55,6 +57,18 @@ class ReplyAssembler:
     def text(self) -> str:
         """All visible text so far, tool calls as they were written."""
         return "".join(self._text)
+
+    @property
+    def content(self) -> str:
+        """All text so far that is no tool call."""
+        return "".join(self._content)
+
+    @property
+    def calls(self) -> tuple[tuple[str, str], ...]:
+        """Name and argument text of the tool calls so far."""
+        return tuple(
+            (self._names[index], "".join(parts)) for index, parts in self._arguments.items()
+        )
 
     def feed(self, event: EngineEvent) -> list[ChatEvent]:
         """The chat events that `event` adds, `ChatFinished` as the very last."""
@@ -78,7 +92,10 @@ class ReplyAssembler:
     def _note(self, events: list[ChatEvent]) -> list[ChatEvent]:
         for event in events:
             match event:
+                case ContentDelta():
+                    self._content.append(event.text)
                 case ToolCallStart():
+                    self._names[event.index] = event.name
                     self._arguments[event.index] = []
                 case ToolCallArguments():
                     self._arguments[event.index].append(event.text)

@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,11 @@ from agentkit_runtime.roots import Roots
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.request_text import content_bytes
+from agentkit_runtime.text.rewrites import Rewrite, find_rewrites
 from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.text.toolcalls import ToolCallParser
 from agentkit_runtime.token_memory import TokenMemory
+from agentkit_runtime.turn_losses import LossStats, Reply
 from agentkit_runtime.types import FinishReason, GenerateRequest
 
 if TYPE_CHECKING:
@@ -58,6 +60,18 @@ class Prepared:
     def n_reused_ids(self) -> int:
         """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
         return self.prompt.n_reused_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateReport:
+    """How well a model's chat template keeps what is cached."""
+
+    rewrites: tuple[Rewrite, ...]
+    """Found at load, with samples."""
+    switches: Mapping[str, object]
+    """Variables of the template that were set to keep the history as it was."""
+    losses: LossStats
+    """Measured since then."""
 
 
 class ChatService:
@@ -98,6 +112,9 @@ class ChatService:
         renderer = Renderer(loaded.tokenizer, loaded.template)
         self._prompts = PromptBuilder(renderer, self._memory)
         self._format = renderer.tool_format
+        self._rewrites = find_rewrites(loaded.template)
+        for rewrite in self._rewrites:
+            _log.info("%s, chat template: %s", loaded.label, rewrite.detail)
         self._compiler = GrammarCompiler(loaded.tokenizer)
         self._numbers = itertools.count(1)
         self.prefixes = Prefixes(
@@ -123,6 +140,14 @@ class ChatService:
     def context_tokens(self) -> int:
         """The most tokens of a prompt and its answer together."""
         return min(self._loaded.config.max_position, self.stats().total_slots)
+
+    def template_report(self) -> TemplateReport:
+        """What the chat template says otherwise later, and what that has cost so far."""
+        return TemplateReport(
+            rewrites=self._rewrites,
+            switches=self._loaded.template.switches,
+            losses=self._prompts.losses.stats,
+        )
 
     @property
     def pool(self) -> PoolSize | None:
@@ -171,13 +196,14 @@ class ChatService:
         """
         # In a thread: rendering and tokenising a long history must not stall other streams.
         prepared = await asyncio.to_thread(self.prepare, request)
+        self._prompts.turn_of(prepared.generate.namespace, request, prepared.prompt)
         generation = self._loaded.engine.submit(prepared.generate)
         # No await from here on: the caller gets the stream, or the request was not submitted.
         names = prepared.callable_names
         parser = ToolCallParser(self._format, callable_names=names) if names else None
 
         def remember(reply: ReplyAssembler) -> None:
-            self._remember(prepared, reply)
+            self._remember(request, prepared, reply)
 
         return ChatStream(generation, ReplyAssembler(parser), remember)
 
@@ -225,13 +251,18 @@ class ChatService:
         """Unique in this service whatever callers send: the engine tells requests apart by it."""
         return f"{request_id or 'chat'}#{next(self._numbers)}"
 
-    def _remember(self, prepared: Prepared, reply: ReplyAssembler) -> None:
+    def _remember(self, request: ChatRequest, prepared: Prepared, reply: ReplyAssembler) -> None:
         assert reply.finished is not None, "called at the end of a reply"
         if reply.finished.reason not in (FinishReason.STOP, FinishReason.LENGTH):
             return
         ids = ids_that_read(self._loaded.tokenizer, reply.token_ids, reply.text)
         if ids:
             self._memory.remember_after(prepared.prompt.end, reply.text, ids)
+        if reply.text:
+            told = Reply(
+                content=reply.content, calls=reply.calls, ids=tuple(ids or reply.token_ids)
+            )
+            self._prompts.answered(prepared.generate.namespace, request, prepared.prompt, told)
 
 
 def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -36,8 +36,8 @@ to. A real clock would change the prompt, and with it every cached prefix, each 
 class ChatTemplate:
     """A compiled template. Rendering is thread-safe.
 
-    `bos_text` and `eos_text` are what the source knows as `bos_token` and `eos_token`. Raises
-    `UnsupportedModel` if the source is not a Jinja template.
+    `bos_text` and `eos_text` are what the source knows as `bos_token` and `eos_token`, `today` is
+    what `strftime_now` says. Raises `UnsupportedModel` if the source is not a Jinja template.
     """
 
     def __init__(
@@ -47,8 +47,11 @@ class ChatTemplate:
         bos_text: str = "",
         eos_text: str = "",
         today: datetime.date = FIXED_DAY,
+        switches: Mapping[str, object] | None = None,
     ) -> None:
         self.source = source
+        self.switches = dict(switches or {})
+        """Further variables that the source knows, such as `preserve_thinking`."""
         self._constants = {"bos_token": bos_text, "eos_token": eos_text}
         self._today = today
         environment = _environment()
@@ -75,6 +78,7 @@ class ChatTemplate:
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
                 **self._constants,
+                **self.switches,
             )
         except _RENDERING_FAILS as error:
             raise RequestRejected(
@@ -86,6 +90,20 @@ class ChatTemplate:
     def uses_clock(self) -> bool:
         """Whether the source asks for the date; it gets the fixed one."""
         return "strftime_now" in self._names
+
+    def mentions(self, names: Iterable[str]) -> bool:
+        """Whether the source looks at one of these variables."""
+        return not self._names.isdisjoint(names)
+
+    def with_switches(self, switches: Mapping[str, object]) -> ChatTemplate:
+        """The same template with more variables set."""
+        return ChatTemplate(
+            self.source,
+            bos_text=self._constants["bos_token"],
+            eos_text=self._constants["eos_token"],
+            today=self._today,
+            switches={**self.switches, **switches},
+        )
 
     @property
     def mentions_tools(self) -> bool:
@@ -100,8 +118,12 @@ class ChatTemplate:
     @cached_property
     def fingerprint(self) -> str:
         """Hex SHA-256 over everything that decides the output."""
-        parts = [self.source, *self._constants.values(), self._today.isoformat()]
-        return hashlib.sha256(json.dumps(["agentkit-template-v1", *parts]).encode()).hexdigest()
+        parts: list[object] = [self.source, *self._constants.values(), self._today.isoformat()]
+        if self.switches:
+            parts.append(self.switches)
+        return hashlib.sha256(
+            json.dumps(["agentkit-template-v1", *parts], sort_keys=True).encode()
+        ).hexdigest()
 
 
 _RENDERING_FAILS = (

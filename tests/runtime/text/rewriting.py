@@ -88,9 +88,13 @@ LLAMA31 = """\
 """The date in the system message, and every content trimmed."""
 
 TOOLS_AT_LAST_USER = """\
+{%- set ns = namespace(last=-1) %}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}{%- set ns.last = loop.index0 %}{%- endif %}
+{%- endfor %}
 {%- for message in messages %}
     {%- if message.role == 'user' %}
-        {%- if tools and loop.last %}
+        {%- if tools and loop.index0 == ns.last %}
             {{- '[AVAILABLE_TOOLS]' }}
             {%- for tool in tools %}{{- tool | tojson }}{%- endfor %}
             {{- '[/AVAILABLE_TOOLS]' }}
@@ -99,9 +103,10 @@ TOOLS_AT_LAST_USER = """\
     {%- elif message.role == 'tool' %}
         {{- '[TOOL_RESULTS]' + message.content + '[/TOOL_RESULTS]' }}
     {%- else %}
-        {{- ' ' + message.content }}
+        {{- message.content }}
         {%- for call in message.tool_calls or [] %}
-            {{- '[TOOL_CALLS]' + (call.function.arguments | tojson) }}
+            {{- '[TOOL_CALLS] [{"name": "' + call.function.name + '", "arguments": ' }}
+            {{- (call.function.arguments | tojson) + '}]' }}
         {%- endfor %}
         {{- '<|im_end|>' }}
     {%- endif %}
