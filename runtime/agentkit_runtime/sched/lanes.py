@@ -138,11 +138,8 @@ class Lanes:
         return self._cache.available > before
 
     def _worst(self, sequence: Sequence, planned: Container[Sequence]) -> Sequence:
-        candidates = (
-            s
-            for s in self.running
-            if s is sequence or (s not in planned and s.priority <= sequence.priority)
-        )
+        """Never one of a higher class than `sequence`, which would go first itself."""
+        candidates = (s for s in self.running if s is sequence or s not in planned)
         return self._by_cost(candidates, HEADROOM_TOKENS * len(self.running))[0]
 
     def _by_cost(self, candidates: Iterable[Sequence], n_slots: int) -> list[Sequence]:

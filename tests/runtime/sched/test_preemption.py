@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from agentkit_runtime.sched.admission import NO_ROOM_TRIES
+from agentkit_runtime.sched.lanes import Lanes
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
 from tests.runtime.sched.simulation import Request, next_token, simulation
@@ -47,14 +51,17 @@ def test_the_one_that_costs_least_to_bring_back_leaves() -> None:
         assert_right(request)
 
 
-def test_nobody_leaves_for_a_lower_class() -> None:
+@pytest.mark.parametrize("order", [(2, 2, 0, 0), (0, 0, 2, 2)])
+def test_nobody_leaves_for_a_lower_class(order: tuple[int, ...]) -> None:
     sim = simulation(160, options=SchedulerOptions(reserve_tokens=0))
-    urgent = [sim.add(prompt_of(i, 30), 40, priority=Priority.INTERACTIVE) for i in range(2)]
-    batch = [sim.add(prompt_of(10 + i, 30), 60, priority=Priority.BATCH) for i in range(2)]
+    requests = [
+        sim.add(prompt_of(i, 30), 60 - 10 * priority, priority=Priority(priority))
+        for i, priority in enumerate(order)
+    ]
     sim.drain()
-    assert [r.sequence.preemptions for r in urgent] == [0, 0]
-    assert sum(r.sequence.preemptions for r in batch) > 0
-    for request in (*urgent, *batch):
+    left = {r.sequence.priority for r in requests if r.sequence.preemptions}
+    assert left == {Priority.BATCH}
+    for request in requests:
         assert_right(request)
 
 
@@ -165,3 +172,39 @@ def test_nobody_leaves_while_the_urgent_request_needs_what_it_computes() -> None
     assert (urgent.reason, urgent.computed) == (FinishReason.LENGTH, 1)
     sim.drain()
     assert_right(batch)
+
+
+def test_who_had_to_leave_is_first_in_its_line() -> None:
+    """However much of another request is cached."""
+    options = SchedulerOptions(
+        max_lanes=2, reserve_tokens=0, max_overtakes=0, cached_token_s=10.0, patience_s=1000.0
+    )
+    sim = simulation(160, options=options)
+    known = prompt_of(9, 20)
+    sim.add(known, 1)
+    sim.drain()
+    requests = [sim.add(prompt_of(i, 30), 80) for i in range(2)]
+    sim.step()
+    hot = sim.add([*known, 1, 2], 1)
+    while not sim.scheduler.n_preemptions:
+        sim.step()
+    (gone,) = (r for r in requests if r.sequence.preemptions)
+    while gone.sequence in sim.scheduler.waiting:
+        assert hot.started_step is None
+        sim.step()
+    sim.drain()
+    for request in requests:
+        assert_right(request)
+
+
+def test_few_that_find_no_room_are_tried_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = simulation(200, options=SchedulerOptions(reserve_tokens=0, max_overtakes=100))
+    sim.add(prompt_of(0, 150), 20)
+    sim.step()
+    for i in range(20):
+        sim.add(prompt_of(1 + i, 60), 1)
+    tried = []
+    admit = Lanes.admit
+    monkeypatch.setattr(Lanes, "admit", lambda self, s: tried.append(s) or admit(self, s))
+    sim.step()
+    assert len(tried) == NO_ROOM_TRIES

@@ -121,3 +121,14 @@ def test_a_tenants_only_lane_is_its_own() -> None:
     sim.add(prompt_of(1, 30), 2, tenant="b")
     sim.drain()
     assert sim.scheduler.stats().preemptions == 0
+
+
+@pytest.mark.parametrize("guess", [0, 3])
+def test_all_that_runs_for_a_tenant_is_charged(guess: int) -> None:
+    sim = simulation(500, guess=guess)
+    request = sim.add(prompt_of(0, 40), 100, tenant="a")
+    n_rows = 0
+    for _ in range(20):
+        sim.step()
+        n_rows += sum(chunk.n_rows for chunk in sim.chunks)
+    assert sim.scheduler._shares.of("a") == n_rows >= request.computed

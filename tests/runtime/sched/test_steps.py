@@ -7,6 +7,7 @@ import random
 import pytest
 
 from agentkit_runtime.sched.options import SchedulerOptions
+from agentkit_runtime.sched.sequence import CATCH_UP_TOKENS
 from agentkit_runtime.types import FinishReason, Priority
 from tests.runtime.sched.simulation import next_token, simulation
 
@@ -165,3 +166,18 @@ def test_the_statistics_count_who_is_where() -> None:
 def test_values_that_cannot_work_are_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=name.removeprefix("tenant_").removesuffix("s")):
         SchedulerOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_what_resumes_with_much_to_compute_counts_as_a_prompt() -> None:
+    """Else lanes that decode would wait for all of it, whatever `mixed_prefill_tokens` says."""
+    sim = simulation(500)
+    sequence = sim.add(prompt_of(0, 20), 100).sequence
+    for token in range(60):
+        sequence.append(token)
+    assert sequence.prefilling
+    sequence.computed = 20
+    assert sequence.prefilling
+    sequence.computed = 79 - CATCH_UP_TOKENS
+    assert sequence.prefilling
+    sequence.computed += 1
+    assert not sequence.prefilling
