@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from agentkit_runtime.core import CoreStats, EngineCore
 from agentkit_runtime.errors import EngineStopped
+from agentkit_runtime.kv.closing import close_cache
 from agentkit_runtime.types import EngineEvent, Finished, GenerateRequest
 
 T = TypeVar("T")
@@ -163,6 +164,7 @@ class Engine:
                     self._commands.popleft()()
             self._core.fail_pending(message)
             self._publish()
+            close_cache(self._core.cache)
 
     def _turn(self) -> bool:
         """Take commands and run one step; False when the engine closes."""

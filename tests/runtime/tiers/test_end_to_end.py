@@ -10,11 +10,14 @@ import pytest
 import torch
 
 from agentkit_runtime.core import EngineCore
+from agentkit_runtime.engine import Engine as RunningEngine
+from agentkit_runtime.kv.closing import close_cache
 from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.kv.tiers.disk_file import BlockShape
 from agentkit_runtime.kv.tiers.disk_open import open_disk
 from agentkit_runtime.kv.tiers.tiered import HostAndDiskTiers
+from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.load import build_core
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.types import Delta, EngineEvent, Finished, GenerateRequest, SamplingParams
@@ -161,3 +164,42 @@ def test_clearing_a_namespace_reaches_slower_tiers(decoder: Decoder, tmp_path: P
     _, end = engine.run(prompt(5))
     assert end.stats.cached_tokens == 0
     engine.tiers.close()
+
+
+def test_closing_a_cache_keeps_what_is_on_the_device(decoder: Decoder, tmp_path: Path) -> None:
+    engine = Engine(decoder, tmp_path, host_blocks=4)  # less than the device has
+    cold, _ = engine.run(prompt(6))
+    cache = engine.core.cache
+    cache.pin(b"ns", pack(prompt(6)[:32]))
+    close_cache(cache)
+    close_cache(cache)
+    again = Engine(decoder, tmp_path)
+    warm, stats = again.run(prompt(6))
+    assert warm == cold
+    assert stats.stats.restored_tokens == 64
+    close_cache(again.core.cache)
+
+
+def test_closing_takes_no_longer_than_it_may(decoder: Decoder, tmp_path: Path) -> None:
+    engine = Engine(decoder, tmp_path)
+    engine.run(prompt(7))
+    close_cache(engine.core.cache, within_s=1.0, clock=iter([0.0, 2.0]).__next__)
+    assert engine.tiers.stats().written == 0
+
+
+def test_closing_evicts_nothing_when_nothing_would_keep_it(decoder: Decoder) -> None:
+    engine = Engine(decoder)
+    engine.run(prompt(8))
+    close_cache(engine.core.cache)
+    assert engine.core.cache.evictable_slots >= 70
+    close_cache(build_core(decoder, n_slots=64).cache)
+
+
+def test_an_engine_that_closes_keeps_its_cache(decoder: Decoder, tmp_path: Path) -> None:
+    engine = Engine(decoder, tmp_path)
+    engine.run(prompt(9))
+    RunningEngine(engine.core).start().close()
+    again = Engine(decoder, tmp_path)
+    _, stats = again.run(prompt(9))
+    assert stats.stats.restored_tokens == 64
+    again.tiers.close()

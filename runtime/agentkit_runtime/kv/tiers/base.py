@@ -133,10 +133,14 @@ class Tiers(Protocol):
         logged.
         """
 
-    def flush(self) -> bool:
-        """Wait until what was saved outlives the process; False, at once, where nothing does.
+    def flush(self) -> int:
+        """Wait until what was saved outlives the process, as far as it can.
 
         For a caller that is about to end: this is the one call that waits for a disk.
+
+        Returns:
+            How many blocks can be saved before the next flush without losing one; 0 where nothing
+            outlives the process.
         """
 
     def close(self) -> None:

@@ -183,13 +183,16 @@ class HostAndDiskTiers:
             restored_tokens=counters.restored_tokens,
         )
 
-    def flush(self) -> bool:
+    def flush(self) -> int:
         """See `Tiers.flush`."""
         if self._writes is None or self._closed:
-            return False
-        self._writes.flush()
+            return 0
+        try:
+            self._writes.flush()
+        except RuntimeError:  # the interpreter is ending and lets no thread start any more work
+            return 0
         self._changes.tell()
-        return True
+        return self._writes.bound
 
     def close(self) -> None:
         """See `Tiers.close`."""

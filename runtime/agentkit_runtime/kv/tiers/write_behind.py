@@ -36,7 +36,8 @@ class WriteBehind:
         self._arena = arena
         self._disk = disk
         self._writer = writer
-        self._bound = bound
+        self.bound = bound
+        """Most blocks that can wait."""
         self._lock = threading.Lock()
         self._pending: dict[bytes, _Write] = {}
         self.sweep()
@@ -48,7 +49,7 @@ class WriteBehind:
 
     def add(self, block: HostBlock, used_s: float) -> bool:
         """Queue a block that the caller uses; False when too many wait."""
-        if len(self._pending) >= self._bound:
+        if len(self._pending) >= self.bound:
             return False
         again = self._host.use(block.name)
         assert again is block, "the caller uses it, so it cannot have left"
