@@ -208,3 +208,12 @@ def test_few_that_find_no_room_are_tried_in_a_step(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Lanes, "admit", lambda self, s: tried.append(s) or admit(self, s))
     sim.step()
     assert len(tried) == NO_ROOM_TRIES
+
+
+def test_slots_taken_ahead_are_given_back_before_anybody_leaves() -> None:
+    sim = simulation(110, options=SchedulerOptions(reserve_tokens=40))
+    requests = [sim.add(prompt_of(i, 25), 28) for i in range(2)]
+    sim.drain()
+    assert sim.scheduler.stats().preemptions == 0
+    for request in requests:
+        assert_right(request)
