@@ -140,6 +140,8 @@ class KvCache(LeasedSlots):
         if not node.edge:
             raise ValueError("a published prefix needs at least one token, got none")
         self._pins.require_room(node)
+        if self._index is not None:
+            self._index.expect_copies(self._tree)
         return self._public.add(public, tokens, node).view()
 
     def unpublish(self, handle: str) -> bool:

@@ -37,6 +37,7 @@ class Node:
         "names",
         "owners",
         "parent",
+        "root",
         "start",
     )
 
@@ -49,6 +50,8 @@ class Node:
         """One slot for each token of `edge`."""
         self.parent = parent
         """None in a root, and in a node that has left the tree."""
+        self.root: RootNode | None = None if parent is None else parent.root
+        """The root, or the overlay, that it lies below."""
         self.start = start
         """Position of its first token in the sequence."""
         self.children: dict[bytes, Node] = {}
@@ -112,6 +115,7 @@ class RootNode(Node):
     ) -> None:
         start = 0 if base is None else base.end
         super().__init__(b"", Extent(0, 0), base, 0, start)
+        self.root = self
         self.namespace = namespace
         """The name it is looked up by."""
         self.owner = namespace if owner is None else owner
