@@ -142,3 +142,30 @@ def test_a_follower_does_not_wait_for_another_namespace() -> None:
     one, two = sim.add(prompt, 1, namespace=b"one"), sim.add(prompt, 1, namespace=b"two")
     sim.step()
     assert one.computed == two.computed == 90
+
+
+def test_a_leader_that_had_to_leave_loses_nothing_of_what_it_did_for_all() -> None:
+    sim = simulation(2000, options=SchedulerOptions(step_tokens=16, max_lanes=1))
+    trunk = prompt_of(0, 100)
+    batch = [sim.add([*trunk, 1001 + i], 1, priority=Priority.BATCH) for i in range(3)]
+    sim.run(3)
+    urgent = sim.add(prompt_of(1, 40), 2, priority=Priority.INTERACTIVE)
+    sim.drain()
+    assert sim.scheduler.stats().preemptions == 1
+    assert {r.reason for r in (*batch, urgent)} == {FinishReason.LENGTH}
+    assert sim.n_computed == 100 + 3 + 40 + 1
+
+
+def test_a_follower_leads_when_its_leader_has_to_wait_longer_than_itself() -> None:
+    """An urgent follower of a batch job that had to leave does not wait for it to come back."""
+    sim = simulation(2000, options=SchedulerOptions(step_tokens=16, max_lanes=1))
+    trunk = prompt_of(0, 100)
+    batch = sim.add([*trunk, 1001], 1, priority=Priority.BATCH)
+    sim.run(2)
+    other = sim.add(prompt_of(1, 40), 60, priority=Priority.INTERACTIVE)
+    sim.run(2)
+    urgent = sim.add([*trunk, 1002], 1, priority=Priority.INTERACTIVE)
+    sim.drain()
+    assert other.started_step is not None
+    assert urgent.started_step is not None
+    assert (urgent.computed, batch.computed) == (101 - 32, 32 + 1)
