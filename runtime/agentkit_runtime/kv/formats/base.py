@@ -43,3 +43,11 @@ class Codec(Protocol):
 
         A new tensor, except where the stored numbers are what is wanted.
         """
+
+
+def largest(x: Tensor) -> Tensor:
+    """Return the largest size of a number in each row of `x` [..., n], [..., 1]; NaN where one is.
+
+    A new tensor.
+    """
+    return torch.linalg.vector_norm(x, float("inf"), dim=-1, keepdim=True)

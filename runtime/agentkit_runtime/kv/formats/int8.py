@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentkit_runtime.kv.formats.base import SCALE_DTYPE, TINY, Plane
+from agentkit_runtime.kv.formats.base import SCALE_DTYPE, TINY, Plane, largest
 
 _MAX = 127
 
@@ -26,9 +26,9 @@ class Int8Codec:
     def encode(self, x: Tensor) -> tuple[Tensor, ...]:
         """See `Codec.encode`."""
         x = x.float()
-        scale = (x.abs().amax(-1, keepdim=True) / _MAX).clamp_min_(TINY).to(SCALE_DTYPE)
-        codes = (x / scale).round_().clamp_(-_MAX, _MAX).to(torch.int8)
-        return codes, scale
+        scale = largest(x).div_(_MAX).clamp_min_(TINY).to(SCALE_DTYPE)
+        # Rounded down, a scale is 2^-8 too small: the largest code is 127.496 and rounds to 127.
+        return (x / scale).round_().to(torch.int8), scale
 
     def decode(self, coded: Sequence[Tensor]) -> Tensor:
         """See `Codec.decode`."""
