@@ -282,3 +282,57 @@ def test_the_bundled_model_opens_with_its_published_shape(smollm2_gguf: Path) ->
     assert (config.rope_theta, config.max_position, config.vocab) == (100_000.0, 8192, 49_152)
     assert config.tied_embeddings
     assert found.tensor("model.layers.29.mlp.down_proj.weight").shape == (576, 1536)
+
+
+@pytest.mark.parametrize("type_name", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "smollm3"])
+def test_integers_of_the_file_stand_for_its_tensors(
+    tmp_path: Path, type_name: str, architecture: str
+) -> None:
+    """Rotary rows are put in order for codes and scales as they are for decoded weights."""
+    stored = ("attn_q", "attn_k", "attn_v", "ffn_down")
+    types = {f"blk.0.{name}.weight": QUANT[type_name] for name in stored}
+    path = write_gguf(
+        tmp_path / "tiny.gguf",
+        decoder_tensors(),
+        llama_metadata(),
+        architecture=architecture,
+        types=types,
+    )
+    found = opened(path)
+    for name in map(canonical_name, types):
+        blocks = found.blocks(name)
+        assert blocks is not None
+        assert torch.equal(blocks.effective(), found.tensor(name))
+    assert found.blocks("model.layers.1.self_attn.q_proj.weight") is None
+    assert found.blocks("model.norm.weight") is None
+
+
+def test_every_fourth_layer_of_smollm3_is_not_rotated(tmp_path: Path) -> None:
+    tensors = decoder_tensors()
+    for layer in range(2, 9):
+        copies = {
+            name.replace("blk.0.", f"blk.{layer}."): value
+            for name, value in tensors.items()
+            if name.startswith("blk.0.")
+        }
+        tensors = tensors | copies
+    metadata = llama_metadata(block_count=9)
+    found = checkpoint(tmp_path, tensors, metadata, architecture="smollm3")
+    assert found.config.no_rope_layers == {3, 7}
+    assert checkpoint(tmp_path, tensors, metadata).config.no_rope_layers == set()
+
+
+def test_yarn_is_read_with_its_factor_of_attention(tmp_path: Path) -> None:
+    metadata = llama_metadata(
+        rope__scaling__type="yarn",
+        rope__scaling__factor=4.0,
+        rope__scaling__original_context_length=32,
+        rope__scaling__attn_factor=2.0,
+    )
+    assert checkpoint(tmp_path, metadata=metadata).config.rope_scaling == RopeScaling(
+        kind="yarn",
+        factor=4.0,
+        original_max_position=32,
+        attention_factor=2.0 * (0.1 * np.log(4.0) + 1),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import save_file
 from agentkit_runtime.errors import UnsupportedModel
 from agentkit_runtime.loading import locate, open_checkpoint
 from agentkit_runtime.loading.checkpoint import Checkpoint
+from agentkit_runtime.loading.hf_config import config_from_hf
 from agentkit_runtime.model.config import RopeScaling
 from tests.runtime.loading.folders import CONFIGS, config_values, family_tensors, write_folder
 
@@ -129,6 +131,46 @@ def test_rotary_scaling_is_read_in_both_spellings(
     config = with_config(tmp_path, "llama", **changes).config
     assert config.rope_scaling == expected
     assert config.rope_theta == 20_000.0
+
+
+def test_yarn_stretches_the_context(tmp_path: Path) -> None:
+    """Hub configs of Qwen name the length before the stretch in max_position_embeddings."""
+    yarn = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    config = with_config(tmp_path, "llama", rope_scaling=yarn).config
+    assert config.max_position == 512
+    assert config.rope_scaling == RopeScaling(
+        kind="yarn", factor=4.0, original_max_position=128, attention_factor=0.1 * math.log(4) + 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {3, 7}),
+        ({"no_rope_layer_interval": 3}, {2, 5}),
+        ({"no_rope_layers": [1, 0, 1, 1, 1, 1, 1, 0]}, {1, 7}),
+    ],
+)
+def test_layers_without_rotation_are_those_with_a_zero(
+    changes: dict[str, object], expected: set[int]
+) -> None:
+    values = config_values("llama", architectures=["SmolLM3ForCausalLM"], num_hidden_layers=8)
+    config = config_from_hf("tiny", values | changes, set())
+    assert config.no_rope_layers == expected
+    assert config.tied_embeddings
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"no_rope_layers": [1]}, r"no_rope_layers = \[1\]"),
+        ({"sliding_window": 8, "use_sliding_window": True}, "use_sliding_window"),
+    ],
+)
+def test_what_smollm3_does_not_do_here_is_refused(changes: dict[str, object], message: str) -> None:
+    values = config_values("llama", architectures=["SmolLM3ForCausalLM"])
+    with pytest.raises(UnsupportedModel, match=message):
+        config_from_hf("tiny", values | changes, set())
 
 
 def test_new_rotary_parameters_win_over_the_old_key(tmp_path: Path) -> None:
