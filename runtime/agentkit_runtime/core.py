@@ -20,11 +20,12 @@ from agentkit_runtime.generation.shortage import StepFailure, halves
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.kv.prune import ByNamespace, ByPrefix
+from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.sched import sequence as sequences
 from agentkit_runtime.sched.scheduler import Scheduler, SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended
-from agentkit_runtime.stats import CoreStats, Counters
+from agentkit_runtime.stats import CoreStats, Counters, prompt_tokens
 from agentkit_runtime.types import Delta, EngineEvent, Finished, FinishReason, GenerateRequest
 
 __all__ = ["CoreStats", "EngineCore"]
@@ -115,8 +116,11 @@ class EngineCore:
             self._leave(gone)
         if chunks:
             began = self._clock()
-            self._run(chunks)
-            self._count_step(chunks, self._clock() - began)
+            whole = self._run(chunks)
+            seconds = self._clock() - began
+            self._counters.count_step(chunks, seconds)
+            if whole and self.cache.tiers is not None:
+                _note_prefill(self.cache.tiers, chunks, seconds)
         if self._check_every_step:
             self.check_integrity()
         return bool(chunks)
@@ -140,28 +144,24 @@ class EngineCore:
 
     # -- one step ------------------------------------------------------------------------------
 
-    def _count_step(self, chunks: Sequence[Chunk], seconds: float) -> None:
-        n_prompt = self._counters.count_step(chunks, seconds)
-        tiers = self.cache.tiers
-        if tiers is not None and 2 * n_prompt > sum(chunk.n_rows for chunk in chunks):
-            tiers.note_prefill(n_prompt, seconds)
-
-    def _run(self, chunks: Sequence[Chunk], *, may_split: bool = True) -> None:
+    def _run(self, chunks: Sequence[Chunk], *, may_split: bool = True) -> bool:
         """Compute chunks, commit them, and hand out what was chosen behind them.
 
-        A step that runs out of memory is run once more, in two halves.
+        A step that runs out of memory is run once more, in two halves. Returns True when it went
+        well at once.
         """
         failure = self._try(chunks)
         if failure is None:
-            return
+            return True
         if may_split and failure.out_of_memory and sum(chunk.n_rows for chunk in chunks) > 1:
             self._counters.split_steps += 1
             for half in halves(chunks):
                 # A sequence that failed in the first half is not there for the second.
                 self._run([c for c in half if c.sequence.lease is not None], may_split=False)
-            return
+            return False
         for sequence in {id(chunk.sequence): chunk.sequence for chunk in chunks}.values():
             self._fail(sequence, f"the step failed: {failure.text}")
+        return False
 
     def _try(self, chunks: Sequence[Chunk]) -> StepFailure | None:
         if not chunks:
@@ -251,3 +251,12 @@ class EngineCore:
         stats = gone.sequence.stats(self._clock())
         self._counters.count_end(stats, gone.reason)
         run.emit(Finished(reason=gone.reason, stats=stats, error=gone.error))
+
+
+def _note_prefill(tiers: Tiers, chunks: Sequence[Chunk], seconds: float) -> None:
+    """Tell tiers how long prompts take, after a step that did little else."""
+    parts = [(chunk.start, prompt_tokens(chunk)) for chunk in chunks]
+    n_tokens = sum(n for _, n in parts)
+    if 2 * n_tokens > sum(chunk.n_rows for chunk in chunks):
+        before = sum(n * start + n * (n - 1) // 2 for start, n in parts)
+        tiers.note_prefill(n_tokens, seconds, context=before // n_tokens)

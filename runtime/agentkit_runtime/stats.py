@@ -92,9 +92,9 @@ class Counters:
     cold_ttft_s: float = 0.0
     ended: dict[FinishReason, int] = field(default_factory=dict)
 
-    def count_step(self, chunks: Sequence[Chunk], seconds: float) -> int:
-        """Count a step that was run; returns how many prompt tokens were in it."""
-        prefill = sum(_prompt_tokens(chunk) for chunk in chunks)
+    def count_step(self, chunks: Sequence[Chunk], seconds: float) -> None:
+        """Count a step that was run."""
+        prefill = sum(prompt_tokens(chunk) for chunk in chunks)
         self.steps += 1
         self.computed_tokens += sum(chunk.n_rows for chunk in chunks)
         self.prefill_tokens += prefill
@@ -103,7 +103,6 @@ class Counters:
             self.prefill_s += seconds
         else:
             self.decode_s += seconds
-        return prefill
 
     def count_end(self, stats: RequestStats, reason: FinishReason) -> None:
         """Count a request that ended."""
@@ -154,5 +153,6 @@ class Counters:
         )
 
 
-def _prompt_tokens(chunk: Chunk) -> int:
+def prompt_tokens(chunk: Chunk) -> int:
+    """How many tokens of a chunk are of its prompt; the others were generated."""
     return max(0, min(chunk.n, chunk.sequence.n_prompt - chunk.start))

@@ -680,3 +680,31 @@ def test_unusual_schemas_that_can_be_enforced_are(
     ids, ended = generate(smollm2, grammar, random_choice(smollm2, 5))
     assert ended
     Draft202012Validator(schema).validate(json.loads(smollm2.decode(ids)))
+
+
+# -- tokens that are guessed ahead -----------------------------------------------------------------
+
+
+def test_guessed_tokens_are_accepted_as_far_as_they_fit_and_nothing_is_changed(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler
+) -> None:
+    """R47."""
+    said = '<tool_call>\n{"name": "weather", "arguments": {"city": "'
+    ids = smollm2.encode(said)
+    grammar = compiled(smollm2_compiler, request(choice="required"))
+    assert grammar.acceptable(ids) == len(ids)
+    assert grammar.acceptable([*ids[:3], *ids]) == 3
+    assert grammar.acceptable(smollm2.encode("No, thanks.")) == 0
+    assert accepts(smollm2, grammar, said + 'Oslo", "unit": "kelvin"}}\n</tool_call>')
+    assert grammar.acceptable(ids) == 0
+
+
+def test_while_the_text_is_free_any_guess_will_do(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler
+) -> None:
+    grammar = compiled(smollm2_compiler, request())
+    free = smollm2.encode("No, thanks.")
+    assert grammar.acceptable(free) == len(free)
+    for token_id in smollm2.encode("<tool_call>"):
+        grammar.accept(token_id)
+    assert grammar.acceptable(free) == 0
