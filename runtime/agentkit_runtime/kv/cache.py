@@ -172,9 +172,10 @@ class KvCache(LeasedSlots):
         self._spare_published(selection)
         report = selection.report(dry_run=dry_run)
         if not dry_run:
+            namespaces = self._namespaces(selector)
             self._remove(selection)
             if self._tiers is not None:
-                for namespace in self._namespaces(selector):
+                for namespace in namespaces:
                     self._tiers.forget(namespace)
         return report
 
@@ -394,15 +395,16 @@ class KvCache(LeasedSlots):
         self._allocator.free(freed)
         self.counters.pruned += total(freed)
 
-    def _namespaces(self, selector: Selector) -> list[bytes]:
+    def _namespaces(self, selector: Selector) -> set[bytes]:
         """Namespaces that a selector takes as a whole."""
         match selector:
             case ByNamespace():
-                return [selector.namespace]
+                return {selector.namespace}
             case ByTenant():
-                tenants = self._tenants.items()
-                return [namespace for namespace, tenant in tenants if tenant == selector.tenant]
-        return []
+                here = {(root.owner, root.tenant) for root in self._tree.roots()}
+                known = here | set(self._tenants.items())
+                return {namespace for namespace, tenant in known if tenant == selector.tenant}
+        return set()
 
     def _block_index(self) -> BlockIndex:
         if self._index is None:

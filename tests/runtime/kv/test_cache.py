@@ -162,6 +162,21 @@ def test_tenants_share_no_slot_and_see_no_hit_of_each_other(cache: KvCache, slot
     cache.check_integrity(leases)
 
 
+@pytest.mark.parametrize("scattered", [False, True])
+def test_what_was_generated_leaves_before_the_prompt(
+    cache: KvCache, run: Run, scattered: bool
+) -> None:
+    lease = run(cache, PROMPT)
+    if scattered:
+        cache.grow(cache.acquire(b"n", b""), 1)  # takes the slot behind the prompt
+    for end in range(17, 21):
+        cache.grow(lease, end)
+        cache.commit(lease, pack([*PROMPT, *range(end - 16)]))
+    cache.release(lease)
+    cache.evict(4)
+    assert cache.peek(b"n", pack([*PROMPT, 0])) == 16
+
+
 # -- growing
 
 

@@ -4,7 +4,7 @@ import pytest
 
 import agentkit_runtime.kv.labels as labels_module
 from agentkit_runtime.kv.hints import MAX_EXPECTED_S, LikelyNext, SessionDone, SessionWaits
-from agentkit_runtime.kv.prune import BySession
+from agentkit_runtime.kv.prune import ByPrefix, BySession
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tokens import pack
 from tests.runtime.kv.world import World
@@ -103,6 +103,23 @@ def test_hints_about_another_tenant_s_sessions_do_nothing(world: World) -> None:
     world.cache.hint(LikelyNext(frozenset({"writer"}), 5.0, "intruder"))
     world.cache.evict(10)
     assert kept(world) == "bc"
+
+
+def test_a_leaf_that_a_wanted_session_has_left_behind_is_ordinary() -> None:
+    world = World(100)
+    wanted = Scope(session="w", tags=frozenset({"x"}))
+    world.cache.hint(LikelyNext(frozenset({"x"}), 60.0))
+    world.whole(b"n", [1] * 10, wanted)
+    other = world.begin(b"n", [1] * 10 + [9], Scope(session="other"))
+    longer = world.begin(b"n", [1] * 10 + [2] * 5, wanted)
+    world.compute(longer, 5)
+    for run in (other, longer):
+        world.release(run)
+    world.cache.prune(ByPrefix(b"n", pack([1] * 10 + [2])))
+    world.check()
+    world.whole(b"n", [3] * 10, Scope(session="later"))
+    world.cache.evict(10)
+    assert world.cache.peek(b"n", pack([3] * 10)) == 10
 
 
 def test_plain_lru_looks_at_no_hint() -> None:

@@ -167,6 +167,16 @@ def test_a_tenant_takes_all_its_namespaces_and_their_blocks_in_slower_tiers(worl
     world.check()
 
 
+def test_all_that_has_no_tenant_s_label_can_be_pruned_like_a_tenant(world: World) -> None:
+    world.whole(b"n", list(range(20)))
+    world.cache.evict(20)
+    world.whole(b"n", list(range(20)))
+    world.whole(b"a", list(range(20)), Scope(tenant="ann"))
+    assert world.cache.prune(ByTenant("")).freed_tokens == 20
+    assert world.tiers.blocks == {}
+    assert world.cache.peek(b"a", pack(range(20))) == 20
+
+
 @pytest.mark.parametrize(
     "selector",
     [
