@@ -20,12 +20,11 @@ from agentkit_runtime.generation.shortage import StepFailure, halves
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.kv.prune import ByNamespace, ByPrefix
-from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.sched import sequence as sequences
 from agentkit_runtime.sched.scheduler import Scheduler, SchedulerOptions
 from agentkit_runtime.sched.sequence import Chunk, Ended
-from agentkit_runtime.stats import CoreStats, Counters, prompt_tokens
+from agentkit_runtime.stats import CoreStats, Counters, note_prefill
 from agentkit_runtime.types import Delta, EngineEvent, Finished, FinishReason, GenerateRequest
 
 __all__ = ["CoreStats", "EngineCore"]
@@ -120,7 +119,7 @@ class EngineCore:
             seconds = self._clock() - began
             self._counters.count_step(chunks, seconds)
             if whole and self.cache.tiers is not None:
-                _note_prefill(self.cache.tiers, chunks, seconds)
+                note_prefill(self.cache.tiers, chunks, seconds)
         if self._check_every_step:
             self.check_integrity()
         return bool(chunks)
@@ -251,12 +250,3 @@ class EngineCore:
         stats = gone.sequence.stats(self._clock())
         self._counters.count_end(stats, gone.reason)
         run.emit(Finished(reason=gone.reason, stats=stats, error=gone.error))
-
-
-def _note_prefill(tiers: Tiers, chunks: Sequence[Chunk], seconds: float) -> None:
-    """Tell tiers how long prompts take, after a step that did little else."""
-    parts = [(chunk.start, prompt_tokens(chunk)) for chunk in chunks]
-    n_tokens = sum(n for _, n in parts)
-    if 2 * n_tokens > sum(chunk.n_rows for chunk in chunks):
-        before = sum(n * start + n * (n - 1) // 2 for start, n in parts)
-        tiers.note_prefill(n_tokens, seconds, context=before // n_tokens)

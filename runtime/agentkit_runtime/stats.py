@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.sched.scheduler import Scheduler
 from agentkit_runtime.sched.sequence import Chunk
 from agentkit_runtime.sched.stats import SchedulerStats
@@ -94,7 +95,7 @@ class Counters:
 
     def count_step(self, chunks: Sequence[Chunk], seconds: float) -> None:
         """Count a step that was run."""
-        prefill = sum(prompt_tokens(chunk) for chunk in chunks)
+        prefill = sum(_prompt_tokens(chunk) for chunk in chunks)
         self.steps += 1
         self.computed_tokens += sum(chunk.n_rows for chunk in chunks)
         self.prefill_tokens += prefill
@@ -153,6 +154,15 @@ class Counters:
         )
 
 
-def prompt_tokens(chunk: Chunk) -> int:
-    """How many tokens of a chunk are of its prompt; the others were generated."""
+def note_prefill(tiers: Tiers, chunks: Sequence[Chunk], seconds: float) -> None:
+    """Tell tiers how long prompts take, after a step that did little else."""
+    parts = [(chunk.start, _prompt_tokens(chunk)) for chunk in chunks]
+    n_tokens = sum(n for _, n in parts)
+    if 2 * n_tokens > sum(chunk.n_rows for chunk in chunks):
+        before = sum(n * start + n * (n - 1) // 2 for start, n in parts)
+        tiers.note_prefill(n_tokens, seconds, context=before // n_tokens)
+
+
+def _prompt_tokens(chunk: Chunk) -> int:
+    """Tokens of a chunk that are of its prompt; the others were generated."""
     return max(0, min(chunk.n, chunk.sequence.n_prompt - chunk.start))

@@ -41,6 +41,9 @@ class Priority(enum.IntEnum):
 MAX_LOGPROBS = 20
 """Most alternatives that a request can ask for with each token."""
 
+MAX_SPECULATE = 64
+"""Most tokens that can be drafted at a time; hardly ever are more than ten right in a row."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
@@ -140,8 +143,14 @@ class GenerateRequest:
     deadline_s: float | None = None
     """Seconds after submit at which the request ends, finished or not; None waits for ever."""
     speculate: int = 0
-    """Most tokens that are drafted from the request's own text and verified in one step; 0 is off.
-    The output is the same either way."""
+    """Most tokens that are drafted from the request's own text and verified in one step, at most
+    `MAX_SPECULATE`; 0 is off. The output is the same either way."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.speculate <= MAX_SPECULATE:
+            raise ValueError(
+                f"speculate must be between 0 (off) and {MAX_SPECULATE}, got {self.speculate!r}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
