@@ -181,3 +181,13 @@ def test_what_resumes_with_much_to_compute_counts_as_a_prompt() -> None:
     assert sequence.prefilling
     sequence.computed += 1
     assert not sequence.prefilling
+
+
+def test_what_was_generated_is_there_for_the_next_turn() -> None:
+    sim = simulation(500)
+    first = sim.add(prompt_of(0, 20), 10)
+    sim.drain()
+    again = sim.add([*first.ids, 1, 2], 1)
+    sim.drain()
+    # The last token was never run.
+    assert again.computed == 1 + 2
