@@ -43,7 +43,7 @@ def test_an_extent_of_plain_numbers_is_a_view_of_the_layer() -> None:
     layer.keys[5:7] = 7.0
     layer.values[5:7] = 9.0
     k, v = layer.read(5, 2)
-    assert k.is_contiguous()
+    assert k[:, 0].is_contiguous()  # on CPU a head's slots touch
     assert k.data_ptr() == storage.keys[1, 5].data_ptr()
     assert v.data_ptr() == storage.values[1, 5].data_ptr()
     assert torch.equal(storage.keys[1, 5:7], torch.full((2, 2, 64), 7.0))
