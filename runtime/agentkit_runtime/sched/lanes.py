@@ -71,8 +71,10 @@ class Lanes:
             Those that had to leave for it: none of a higher class and none of `planned`. It is the
             last one itself when nobody else was left.
         """
-        gone: list[Sequence] = []
         lease = _lease(sequence)
+        gone: list[Sequence] = []
+        if sequence.length <= lease.capacity:
+            return gone
         while sequence.lease is not None:
             try:
                 self._cache.grow(lease, sequence.length, reserve=self._reserve(sequence))
