@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentkit_runtime.types import Priority, RequestStats, SamplingParams, TokenLogprob
+from agentkit_runtime.types import Priority, RequestStats, SamplingParams
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -81,12 +81,24 @@ class ChatRequest:
     """Most tokens that are guessed ahead in a step; the answer is the same either way."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatLogprob:
+    """A token and how likely the model found it."""
+
+    token: bytes
+    """Its bytes: perhaps only a part of a character."""
+    logprob: float
+    """Natural logarithm."""
+    top: tuple[tuple[bytes, float], ...] = ()
+    """The most likely tokens in its place, most likely first."""
+
+
 @dataclass(frozen=True, slots=True)
 class ContentDelta:
     """More visible answer text."""
 
     text: str
-    logprobs: tuple[TokenLogprob, ...] = ()
+    logprobs: tuple[ChatLogprob, ...] = ()
     """Of the tokens generated since the last text, where the request asked for them. Text that
     becomes a tool call has none."""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Literal, Protocol, assert_never
 
 from agentkit_runtime.chat import (
     ChatEvent,
     ChatFinished,
+    ChatLogprob,
     ContentDelta,
     ToolCallArguments,
     ToolCallStart,
 )
-from agentkit_runtime.types import Delta, EngineEvent, Finished, FinishReason
+from agentkit_runtime.types import Delta, EngineEvent, Finished, FinishReason, TokenLogprob
 
 
 class CallParser(Protocol):
@@ -40,11 +42,16 @@ class EngineGeneration(Protocol):
 class ReplyAssembler:
     """Turns the engine's events into chat events and keeps what was generated. Does no I/O.
 
-    Without a parser (no tool may be called) all text is content.
+    Without a parser (no tool may be called) all text is content. `token_bytes` says what a token
+    stands for; it is asked only where the engine tells log-probabilities.
     """
 
-    def __init__(self, parser: CallParser | None) -> None:
+    def __init__(
+        self, parser: CallParser | None, token_bytes: Callable[[int], bytes] | None = None
+    ) -> None:
         self._parser = parser
+        self._token_bytes = token_bytes
+        self._logprobs: list[ChatLogprob] = []
         self._text: list[str] = []
         self._content: list[str] = []
         self._names: dict[int, str] = {}
@@ -84,23 +91,27 @@ class ReplyAssembler:
 
     def _delta(self, delta: Delta) -> list[ChatEvent]:
         self.token_ids += delta.token_ids
+        if self._token_bytes is not None:
+            self._logprobs += [_chat_logprob(item, self._token_bytes) for item in delta.logprobs]
         if not delta.text:
             return []
         self._text.append(delta.text)
         return [ContentDelta(delta.text)] if self._parser is None else self._parser.push(delta.text)
 
     def _note(self, events: list[ChatEvent]) -> list[ChatEvent]:
-        for event in events:
+        for n, event in enumerate(events):
             match event:
                 case ContentDelta():
                     self._content.append(event.text)
+                    events[n] = ContentDelta(event.text, tuple(self._logprobs))
                 case ToolCallStart():
                     self._names[event.index] = event.name
                     self._arguments[event.index] = []
                 case ToolCallArguments():
                     self._arguments[event.index].append(event.text)
                 case _:
-                    pass
+                    continue
+            self._logprobs.clear()
         return events
 
     def _end(self, finished: Finished) -> ChatFinished:
@@ -163,6 +174,52 @@ class ChatStream:
         """Give the request's slots back within one step. Idempotent; without effect at the end."""
         if self._assembler.finished is None:
             self._generation.abort()
+
+
+def abort_all(streams: Iterable[ChatStream]) -> None:
+    """Abort each; without effect on those that have ended."""
+    for stream in streams:
+        stream.abort()
+
+
+async def merged(streams: Sequence[ChatStream]) -> AsyncGenerator[tuple[int, ChatEvent], None]:
+    """The events of several replies as they come, each with its reply's rank."""
+    if len(streams) == 1:
+        async for event in streams[0]:
+            yield 0, event
+        return
+    events: asyncio.Queue[tuple[int, ChatEvent | None]] = asyncio.Queue()
+
+    async def pump(rank: int) -> None:
+        try:
+            async for event in streams[rank]:
+                events.put_nowait((rank, event))
+        finally:
+            events.put_nowait((rank, None))
+
+    tasks = [asyncio.ensure_future(pump(rank)) for rank in range(len(streams))]
+    try:
+        n_open = len(streams)
+        while n_open:
+            rank, found = await events.get()
+            if found is None:
+                n_open -= 1
+            else:
+                yield rank, found
+        for task in tasks:
+            await task  # raises what its reply raised
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _chat_logprob(item: TokenLogprob, token_bytes: Callable[[int], bytes]) -> ChatLogprob:
+    return ChatLogprob(
+        token=token_bytes(item.token_id),
+        logprob=item.logprob,
+        top=tuple((token_bytes(token_id), logprob) for token_id, logprob in item.top),
+    )
 
 
 def _is_json(parts: Iterable[str]) -> bool:

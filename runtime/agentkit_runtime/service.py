@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest, ToolName
 from agentkit_runtime.errors import PromptTooLong
+from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.namespace import NamespaceKeys
 from agentkit_runtime.prefixes import Prefixes
 from agentkit_runtime.prompt import Prompt, PromptBuilder
@@ -194,18 +195,52 @@ class ChatService:
         Raises as `stream` does, but before anything is generated: for front ends that must answer
         a refused request otherwise than a broken one.
         """
+        (stream,) = await self.open_many(request, 1)
+        return stream
+
+    async def open_many(self, request: ChatRequest, n: int) -> list[ChatStream]:
+        """Start `n` replies to one request. Seeds count up from the request's.
+
+        The prompt is computed once. Whoever gets the streams reads each to its end or aborts it.
+        Raises as `open`, and ValueError when `n` is less than 1.
+        """
         # In a thread: rendering and tokenising a long history must not stall other streams.
-        prepared = await asyncio.to_thread(self.prepare, request)
+        prepared, requests = await asyncio.to_thread(self._prepare_many, request, n)
+        streams: list[ChatStream] = []
+        # No await from here on: the caller gets all streams, or nothing was submitted.
+        try:
+            streams.extend(self._started(request, prepared, generate) for generate in requests)
+        except BaseException:
+            for stream in streams:
+                stream.abort()
+            raise
+        return streams
+
+    def _prepare_many(self, request: ChatRequest, n: int) -> tuple[Prepared, list[GenerateRequest]]:
+        prepared = self.prepare(request)
         self._prompts.turn_of(prepared.generate.namespace, request, prepared.prompt)
-        generation = self._loaded.engine.submit(prepared.generate)
-        # No await from here on: the caller gets the stream, or the request was not submitted.
+        if n == 1:
+            return prepared, [prepared.generate]
+        stop = request.sampling.stop
+        return prepared, samples(
+            prepared.generate,
+            n,
+            text=lambda: GenerationText(self._loaded.tokenizer, stop),
+            grammar=lambda: self._compiler.compile_for(request, self._format),
+        )
+
+    def _started(
+        self, request: ChatRequest, prepared: Prepared, generate: GenerateRequest
+    ) -> ChatStream:
+        generation = self._loaded.engine.submit(generate)
         names = prepared.callable_names
         parser = ToolCallParser(self._format, callable_names=names) if names else None
 
         def remember(reply: ReplyAssembler) -> None:
             self._remember(request, prepared, reply)
 
-        return ChatStream(generation, ReplyAssembler(parser), remember)
+        assembler = ReplyAssembler(parser, self._loaded.tokenizer.token_bytes)
+        return ChatStream(generation, assembler, remember)
 
     def prepare(self, request: ChatRequest) -> Prepared:
         """All that happens before the engine. Blocks for milliseconds; raises as `stream`."""

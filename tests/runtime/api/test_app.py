@@ -24,12 +24,8 @@ class FailingService:
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    async def open(self, request: object) -> None:
+    async def open_many(self, request: object, n: int) -> None:
         raise self._error
-
-    async def stream(self, request: object):  # type: ignore[no-untyped-def]
-        raise self._error
-        yield
 
 
 def client(error: Exception | None = None, **options: object) -> httpx2.AsyncClient:

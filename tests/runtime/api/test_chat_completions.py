@@ -286,9 +286,9 @@ def test_every_failure_has_the_same_shape(
 
 def test_a_refused_field_is_named_over_the_wire(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
-        client.chat.completions.create(model="scripted", messages=user("hello"), n=2)
+        client.chat.completions.create(model="scripted", messages=user("hello"), store=True)
 
-    assert (raised.value.param, raised.value.code) == ("n", "unsupported_parameter")
+    assert (raised.value.param, raised.value.code) == ("store", "unsupported_parameter")
 
 
 @pytest.mark.parametrize(
@@ -326,3 +326,68 @@ def test_schemas_that_cannot_be_enforced_are_the_clients_mistake(
     assert (response.status_code, error["type"]) == (400, "invalid_request_error")
     wanted = "tools[0].function.parameters" if place == "tool" else "response_format"
     assert error["param"] == wanted
+
+
+# -- several answers, log-probabilities ------------------------------------------------------------
+
+
+def test_several_answers_are_choices_of_one_completion(client: openai.OpenAI) -> None:
+    one = client.chat.completions.create(model="scripted", messages=user("hello"))
+    answer = client.chat.completions.create(model="scripted", messages=user("hello"), n=3)
+
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    assert {choice.message.content for choice in answer.choices} == {ANSWERS["hello"]}
+    assert one.usage is not None
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == one.usage.prompt_tokens
+    assert answer.usage.completion_tokens == 3 * one.usage.completion_tokens
+
+
+def test_several_answers_are_streamed_side_by_side_with_one_usage(client: openai.OpenAI) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model="scripted",
+            messages=user("hello"),
+            n=2,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+    texts = ["", ""]
+    for chunk in chunks:
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+
+    assert texts == [ANSWERS["hello"]] * 2
+    usages = [chunk.usage for chunk in chunks if chunk.usage]
+    assert len(usages) == 1
+    assert chunks[-1].usage is usages[0]
+    finished = [c.index for chunk in chunks for c in chunk.choices if c.finish_reason == "stop"]
+    assert sorted(finished) == [0, 1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_log_probabilities_are_told_of_the_text_that_was_generated(
+    client: openai.OpenAI, stream: bool
+) -> None:
+    asked = {"model": "scripted", "messages": user("accents"), "logprobs": True, "top_logprobs": 2}
+    if stream:
+        chunks = list(client.chat.completions.create(**asked, stream=True))  # type: ignore[call-overload]
+        assert not [bad for chunk in chunks for bad in unknown_fields(chunk)]
+        told = [choice.logprobs for chunk in chunks for choice in chunk.choices]
+        tokens = [item for part in told if part for item in part.content or ()]
+    else:
+        answer = client.chat.completions.create(**asked)  # type: ignore[call-overload]
+        assert not unknown_fields(answer)
+        tokens = answer.choices[0].logprobs.content
+
+    said = b"".join(bytes(item.bytes) for item in tokens)
+    assert said.decode() == ANSWERS["accents"]
+    assert all(len(item.top_logprobs) == 2 for item in tokens)
+    assert all(item.logprob == pytest.approx(0.0, abs=1e-6) for item in tokens)
+    assert all(item.top_logprobs[0].token == item.token for item in tokens)
+
+
+def test_without_asking_nothing_is_told_of_probabilities(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(model="scripted", messages=user("hello"))
+    assert answer.choices[0].logprobs is None

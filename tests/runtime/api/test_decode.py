@@ -154,6 +154,18 @@ def test_fields_that_change_nothing_are_accepted(fields: dict[str, object]) -> N
     assert decoded(**fields) == decoded()
 
 
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 3}, 3),
+        ({"logprobs": False, "top_logprobs": 0}, None),
+    ],
+)
+def test_logprobs_are_asked_for(fields: dict[str, object], asked: int | None) -> None:
+    assert decoded(**fields).sampling.logprobs == asked
+
+
 def nested(depth: int) -> object:
     value: object = 1
     for _ in range(depth):
@@ -162,8 +174,10 @@ def nested(depth: int) -> object:
 
 
 BAD_REQUESTS: list[tuple[dict[str, object], str | None]] = [
-    ({"n": 2}, "n"),
-    ({"logprobs": True}, "logprobs"),
+    ({"n": 0}, "n"),
+    ({"n": 129}, "n"),
+    ({"logprobs": 3}, "logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"top_logprobs": 3}, "top_logprobs"),
     ({"logit_bias": {"50256": -100}}, "logit_bias"),
     ({"audio": {"voice": "alloy", "format": "wav"}}, "audio"),

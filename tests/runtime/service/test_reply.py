@@ -12,7 +12,7 @@ from agentkit_runtime.chat import (
     ToolCallStart,
 )
 from agentkit_runtime.reply import ReplyAssembler
-from agentkit_runtime.types import Delta, Finished, FinishReason, RequestStats
+from agentkit_runtime.types import Delta, Finished, FinishReason, RequestStats, TokenLogprob
 
 STATS = RequestStats(
     prompt_tokens=3, cached_tokens=0, completion_tokens=2, queue_s=0.0, ttft_s=0.1, total_s=0.2
@@ -94,3 +94,35 @@ def test_failures_keep_their_reason_and_message(reason: FinishReason) -> None:
     last = ReplyAssembler(None).feed(finish(reason, "why"))[-1]
 
     assert last == ChatFinished(reason=reason.value, stats=STATS, error="why")
+
+
+def scored(text: str, token_id: int) -> Delta:
+    found = TokenLogprob(token_id=token_id, logprob=-0.5, top=((token_id, -0.5), (9, -1.5)))
+    return Delta(text, (token_id,), (found,))
+
+
+def test_probabilities_come_with_the_text_that_their_tokens_complete() -> None:
+    assembler = ReplyAssembler(None, lambda token_id: b"%d" % token_id)
+
+    assert assembler.feed(scored("", 1)) == []
+    (event,) = assembler.feed(scored("ab", 2))
+    (later,) = assembler.feed(scored("c", 3))
+
+    assert isinstance(event, ContentDelta)
+    assert [item.token for item in event.logprobs] == [b"1", b"2"]
+    assert event.logprobs[0].top == ((b"1", -0.5), (b"9", -1.5))
+    assert isinstance(later, ContentDelta)
+    assert [item.token for item in later.logprobs] == [b"3"]
+
+
+def test_probabilities_of_a_tool_call_are_not_given_to_the_text_behind_it() -> None:
+    parser = ScriptedParser([[], call("{}"), [ContentDelta("x")]], [])
+    assembler = ReplyAssembler(parser, lambda token_id: b"%d" % token_id)
+    for token_id in (1, 2):
+        assembler.feed(scored("call", token_id))
+
+    (event,) = assembler.feed(scored("x", 3))
+
+    assert isinstance(event, ContentDelta)
+    assert [item.token for item in event.logprobs] == [b"3"]
+    assert (assembler.content, assembler.calls) == ("x", (("f", "{}"),))

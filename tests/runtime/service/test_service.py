@@ -500,3 +500,26 @@ def test_a_namespace_key_that_can_be_guessed_is_refused(smollm2_text: Text, key:
         with pytest.raises(ValueError, match="at least 16"):
             LocalRuntime(loaded, namespace_key=key)
         ChatService(loaded, namespace_key=b"x" * 16)
+
+
+async def test_several_replies_to_one_request_run_beside_each_other(smollm2_text: Text) -> None:
+    with serving(smollm2_text) as service:
+        streams = await service.open_many(request(user("hello")), 3)
+        replies = [[event async for event in stream] for stream in streams]
+        with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+            await service.open_many(request(user("hello")), 0)
+
+    assert [content(events) for events in replies] == [ANSWERS["hello"]] * 3
+    cached = [finished(events).stats.cached_tokens for events in replies]
+    n_prompt = finished(replies[0]).stats.prompt_tokens
+    assert sorted(cached) == [0, n_prompt - 1, n_prompt - 1]
+
+
+async def test_a_reply_that_is_left_ends_only_itself(smollm2_text: Text) -> None:
+    with serving(smollm2_text) as service:
+        first, second = await service.open_many(request(user("count")), 2)
+        first.abort()
+        events = [event async for event in second]
+        await gone(service)
+
+    assert content(events) == ANSWERS["count"]

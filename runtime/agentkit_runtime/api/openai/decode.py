@@ -43,12 +43,10 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
     "logit_bias": ({},),
-    "logprobs": (False,),
     "min_p": (0,),
     "min_tokens": (0,),
     "modalities": (["text"],),
     "moderation": (),
-    "n": (1,),
     "presence_penalty": (0,),
     "prompt_logprobs": (0,),
     "reasoning_effort": ("none",),
@@ -59,7 +57,6 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "store": (False,),
     "structured_outputs": (),
     "suffix": ("",),
-    "top_logprobs": (0,),
     "use_beam_search": (False,),
     "verbosity": (),
     "web_search_options": (),
@@ -210,8 +207,15 @@ def _sampling(body: ChatCompletionBody) -> SamplingParams:
         top_p=body.top_p or 1.0,
         seed=body.seed,
         max_tokens=_max_tokens(body),
+        logprobs=_logprobs(body),
         stop=stop,
     )
+
+
+def _logprobs(body: ChatCompletionBody) -> int | None:
+    if body.top_logprobs and not body.logprobs:
+        raise ApiError("top_logprobs needs logprobs: true", param="top_logprobs")
+    return (body.top_logprobs or 0) if body.logprobs else None
 
 
 def _max_tokens(body: ChatCompletionBody) -> int | None:

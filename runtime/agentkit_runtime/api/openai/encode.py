@@ -6,7 +6,7 @@ never parsed and written again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from agentkit_runtime.api.openai.errors import ApiError, ErrorBody
@@ -15,16 +15,20 @@ from agentkit_runtime.api.openai.wire import (
     Completion,
     CompletionChunk,
     CompletionMessage,
+    ContentLogprob,
     FinishReason,
     FunctionBody,
     FunctionDelta,
+    Logprobs,
     ToolCallDelta,
     ToolCallObject,
+    TopLogprob,
     Usage,
 )
 from agentkit_runtime.chat import (
     ChatEvent,
     ChatFinished,
+    ChatLogprob,
     ContentDelta,
     ToolCallArguments,
     ToolCallStart,
@@ -46,12 +50,14 @@ class Heading:
 def encode_completion(heading: Heading, events: Iterable[ChatEvent]) -> Completion:
     """The whole answer. Raises `ApiError` when the generation failed."""
     text: list[str] = []
+    logprobs: list[ChatLogprob] = []
     calls: list[tuple[ToolCallStart, list[str]]] = []
     finished: ChatFinished | None = None
     for event in events:
         match event:
             case ContentDelta():
                 text.append(event.text)
+                logprobs += event.logprobs
             case ToolCallStart():
                 calls.append((event, []))
             case ToolCallArguments():
@@ -60,12 +66,22 @@ def encode_completion(heading: Heading, events: Iterable[ChatEvent]) -> Completi
                 finished = event
     if finished is None:
         raise ApiError("the generation ended without a final event", status=500)
-    return _completion(heading, "".join(text), calls, finished)
+    return _completion(heading, "".join(text), logprobs, calls, finished)
+
+
+def encode_completions(heading: Heading, answers: Sequence[Iterable[ChatEvent]]) -> Completion:
+    """Several answers to one prompt, as choices. Raises as `encode_completion`."""
+    first, *others = (encode_completion(heading, events) for events in answers)
+    for index, other in enumerate(others, 1):
+        first["choices"].append({**other["choices"][0], "index": index})
+    first["usage"] = add_usage([first["usage"], *(other["usage"] for other in others)])
+    return first
 
 
 def _completion(
     heading: Heading,
     text: str,
+    logprobs: Sequence[ChatLogprob],
     calls: list[tuple[ToolCallStart, list[str]]],
     finished: ChatFinished,
 ) -> Completion:
@@ -83,7 +99,14 @@ def _completion(
         "created": heading.created_s,
         "model": heading.model,
         "system_fingerprint": heading.fingerprint,
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": reason}],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": encode_logprobs(logprobs),
+                "finish_reason": reason,
+            }
+        ],
         "usage": encode_usage(finished.stats),
     }
 
@@ -95,17 +118,19 @@ def _call_object(start: ToolCallStart, arguments: list[str]) -> ToolCallObject:
 
 @dataclass(slots=True, kw_only=True)
 class ChunkEncoder:
-    """Encodes the events of one stream, in order."""
+    """Encodes the events of one answer of a stream, in order."""
 
     heading: Heading
     include_usage: bool
+    index: int = 0
+    """Which choice it is."""
     _begun: bool = field(default=False, init=False)
 
     def encode(self, event: ChatEvent) -> list[CompletionChunk | ErrorBody]:
         """The chunks that `event` adds. A failure becomes an error object, which clients raise."""
         match event:
             case ContentDelta():
-                return [self._chunk({"content": event.text})]
+                return [self._chunk({"content": event.text}, logprobs=event.logprobs)]
             case ToolCallStart():
                 return [self._chunk({"tool_calls": [_call_start(event)]})]
             case ToolCallArguments():
@@ -120,12 +145,21 @@ class ChunkEncoder:
             return [failure.body()]
         chunks: list[CompletionChunk | ErrorBody] = [self._chunk({}, reason)]
         if self.include_usage:
-            usage_chunk = self._envelope()
-            usage_chunk["usage"] = encode_usage(finished.stats)
-            chunks.append(usage_chunk)
+            chunks.append(self.usage_chunk(encode_usage(finished.stats)))
         return chunks
 
-    def _chunk(self, delta: ChunkDelta, reason: FinishReason | None = None) -> CompletionChunk:
+    def usage_chunk(self, usage: Usage) -> CompletionChunk:
+        """The chunk that tells the usage."""
+        chunk = self._envelope()
+        chunk["usage"] = usage
+        return chunk
+
+    def _chunk(
+        self,
+        delta: ChunkDelta,
+        reason: FinishReason | None = None,
+        logprobs: Sequence[ChatLogprob] = (),
+    ) -> CompletionChunk:
         chunk = self._envelope()
         if not self._begun:
             # The role comes once. Content is null when the answer begins with a tool call.
@@ -136,7 +170,12 @@ class ChunkEncoder:
             }
             delta = {**opening, **delta}
         chunk["choices"].append(
-            {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+            {
+                "index": self.index,
+                "delta": delta,
+                "logprobs": encode_logprobs(logprobs),
+                "finish_reason": reason,
+            }
         )
         return chunk
 
@@ -176,6 +215,70 @@ def finish_reason(finished: ChatFinished) -> FinishReason:
             )
         case "error":
             raise ApiError(finished.error or "the generation failed", status=500)
+
+
+class ManyChunks:
+    """Encodes the events of several answers, which come in any order; tells the usage once."""
+
+    def __init__(self, heading: Heading, n: int, *, include_usage: bool) -> None:
+        self._include_usage = include_usage
+        self._encoders = [
+            ChunkEncoder(heading=heading, include_usage=include_usage, index=index)
+            for index in range(n)
+        ]
+        self._usages: list[Usage] = []
+
+    def encode(self, index: int, event: ChatEvent) -> list[CompletionChunk | ErrorBody]:
+        """The chunks that an event of answer `index` adds."""
+        chunks = self._encoders[index].encode(event)
+        if not isinstance(event, ChatFinished):
+            return chunks
+        self._usages.append(encode_usage(event.stats))
+        if not self._include_usage or "error" in chunks[-1]:
+            return chunks
+        chunks.pop()
+        if len(self._usages) == len(self._encoders):
+            chunks.append(self._encoders[0].usage_chunk(add_usage(self._usages)))
+        return chunks
+
+
+def encode_logprobs(logprobs: Sequence[ChatLogprob]) -> Logprobs | None:
+    """OpenAI's form; None where the request did not ask for any."""
+    if not logprobs:
+        return None
+    content: list[ContentLogprob] = [
+        {
+            **_top_logprob(item.token, item.logprob),
+            "top_logprobs": [_top_logprob(*other) for other in item.top],
+        }
+        for item in logprobs
+    ]
+    return {"content": content, "refusal": None}
+
+
+def _top_logprob(token: bytes, logprob: float) -> TopLogprob:
+    return {
+        "token": token.decode("utf-8", errors="replace"),
+        "logprob": max(logprob, _LEAST_LOGPROB),
+        "bytes": list(token),
+    }
+
+
+_LEAST_LOGPROB = -9999.0
+"""JSON has no infinity; OpenAI says this instead."""
+
+
+def add_usage(usages: Sequence[Usage]) -> Usage:
+    """Of several answers to one prompt, which is counted once."""
+    first, n_generated = usages[0], sum(usage["completion_tokens"] for usage in usages)
+    # Those that came later found in the cache what the first one had computed.
+    cached = min(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages)
+    return {
+        "prompt_tokens": first["prompt_tokens"],
+        "completion_tokens": n_generated,
+        "total_tokens": first["prompt_tokens"] + n_generated,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
 
 
 def encode_usage(stats: RequestStats) -> Usage:

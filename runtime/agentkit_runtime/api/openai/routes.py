@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentkit_runtime.api.openai.decode import decode
-from agentkit_runtime.api.openai.encode import ChunkEncoder, Heading, encode_completion
+from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
 from agentkit_runtime.api.openai.errors import ApiError
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.sse import DONE, ClientGone, EventStream, event, while_connected
 from agentkit_runtime.chat import ChatEvent, ChatRequest
+from agentkit_runtime.reply import ChatStream, abort_all, merged
 
 if TYPE_CHECKING:
-    from agentkit_runtime.reply import ChatStream
     from agentkit_runtime.service import ChatService
 
 _TENANT = "default"
@@ -62,15 +63,15 @@ class OpenAiRoutes:
             model=self._model_ids[0],
             fingerprint=self._service.fingerprint,
         )
-        chat = decode(body, request_id=heading.id, tenant=_TENANT)
+        chat, n = decode(body, request_id=heading.id, tenant=_TENANT), body.n or 1
         try:
             if body.stream:
                 usage = body.stream_options is not None and body.stream_options.include_usage
-                return await self._stream(chat, ChunkEncoder(heading=heading, include_usage=usage))
-            events = await while_connected(request.receive, self._collect(chat))
+                return await self._stream(chat, ManyChunks(heading, n, include_usage=usage), n)
+            answers = await while_connected(request.receive, self._collect(chat, n))
         except ClientGone:
             return Response(status_code=_CLIENT_GONE_STATUS)
-        return JSONResponse(encode_completion(heading, events))
+        return JSONResponse(encode_completions(heading, answers))
 
     async def list_models(self) -> ModelList:
         """The names that requests may use."""
@@ -81,13 +82,21 @@ class OpenAiRoutes:
         self._check_model(model_id)
         return self._model(model_id)
 
-    async def _collect(self, chat: ChatRequest) -> list[ChatEvent]:
-        return [found async for found in self._service.stream(chat)]
+    async def _collect(self, chat: ChatRequest, n: int) -> list[list[ChatEvent]]:
+        answers: list[list[ChatEvent]] = [[] for _ in range(n)]
+        streams = await self._service.open_many(chat, n)
+        try:
+            async with aclosing(merged(streams)) as events:
+                async for index, found in events:
+                    answers[index].append(found)
+        finally:
+            abort_all(streams)
+        return answers
 
-    async def _stream(self, chat: ChatRequest, encoder: ChunkEncoder) -> Response:
+    async def _stream(self, chat: ChatRequest, encoder: ManyChunks, n: int) -> Response:
         # Opened here and not in the body: a refused request must get its status, not a 200.
-        opened = await self._service.open(chat)
-        return EventStream(_events(opened, encoder), on_close=opened.abort)
+        streams = await self._service.open_many(chat, n)
+        return EventStream(_events(streams, encoder), on_close=lambda: abort_all(streams))
 
     def _check_model(self, name: str) -> None:
         if name not in self._model_ids:
@@ -107,10 +116,11 @@ class OpenAiRoutes:
         }
 
 
-async def _events(opened: ChatStream, encoder: ChunkEncoder) -> AsyncIterator[bytes]:
-    async for found in opened:
-        for document in encoder.encode(found):
-            yield event(document)
+async def _events(streams: Sequence[ChatStream], encoder: ManyChunks) -> AsyncIterator[bytes]:
+    async with aclosing(merged(streams)) as events:
+        async for index, found in events:
+            for document in encoder.encode(index, found):
+                yield event(document)
     yield DONE
 
 

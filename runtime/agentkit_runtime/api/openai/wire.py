@@ -46,12 +46,33 @@ class CompletionMessage(TypedDict):
     tool_calls: NotRequired[list[ToolCallObject]]
 
 
+class TopLogprob(TypedDict):
+    """A token and its log-probability."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class ContentLogprob(TopLogprob):
+    """A generated token, and what else could have stood there."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class Logprobs(TypedDict):
+    """Log-probabilities of an answer's text."""
+
+    content: list[ContentLogprob]
+    refusal: None
+
+
 class Choice(TypedDict):
-    """The one answer of a completion."""
+    """An answer of a completion."""
 
     index: int
     message: CompletionMessage
-    logprobs: None
+    logprobs: Logprobs | None
     finish_reason: FinishReason
 
 
@@ -92,11 +113,11 @@ class ChunkDelta(TypedDict, total=False):
 
 
 class ChunkChoice(TypedDict):
-    """The one answer of a stream."""
+    """A piece of an answer of a stream."""
 
     index: int
     delta: ChunkDelta
-    logprobs: None
+    logprobs: Logprobs | None
     finish_reason: FinishReason | None
 
 
