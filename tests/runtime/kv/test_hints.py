@@ -122,6 +122,19 @@ def test_a_leaf_that_a_wanted_session_has_left_behind_is_ordinary() -> None:
     assert world.cache.peek(b"n", pack([3] * 10)) == 10
 
 
+def test_a_leaf_that_inherits_a_session_that_is_done_goes_first() -> None:
+    world = World(100)
+    world.whole(b"n", [1] * 10)
+    world.whole(b"m", [5])  # takes the next slot: what follows gets a leaf of its own
+    run = world.begin(b"n", [1] * 10 + [2] * 5, Scope(session="s"))
+    world.compute(run, 5)
+    world.release(run)
+    world.cache.hint(SessionDone("s"))
+    world.cache.evict(5)
+    world.check()
+    assert [len(label.ends) for label in world.cache._labels.all()] == [1]
+
+
 def test_plain_lru_looks_at_no_hint() -> None:
     world = World(100, policy="lru")
     for session in "ab":

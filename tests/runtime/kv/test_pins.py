@@ -130,6 +130,15 @@ def test_a_longer_or_no_time_to_live_replaces_the_first(cache: KvCache, clock: C
     assert cache.pins() == []
 
 
+def test_the_end_of_a_pin_does_not_end_its_successor(cache: KvCache, clock: Clock) -> None:
+    fill(cache, FRONT)
+    first = cache.pin(b"n", pack(FRONT), ttl_s=10.0)
+    cache.unpin(first.handle)
+    assert cache.pin(b"n", pack(FRONT)).handle == first.handle
+    clock.now_s += 10.0
+    assert len(cache.pins()) == 1
+
+
 def test_a_tenant_over_its_quota_is_refused_with_the_numbers(cache: KvCache) -> None:
     fill(cache, list(range(26)))
     with pytest.raises(

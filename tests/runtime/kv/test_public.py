@@ -75,6 +75,12 @@ def test_who_may_not_read_the_public_root_starts_cold(world: World) -> None:
     assert world.begin(b"ann", [*RULES, 1, 2], other).lease.cached == 0
 
 
+def test_the_operator_goes_on_in_the_public_root_itself(world: World) -> None:
+    world.publish(RULES)
+    assert world.whole(PUBLIC, [*RULES, 1, 2], Scope(public=PUBLIC))
+    assert public_tokens(world) == 22
+
+
 def test_the_longest_published_prefix_is_taken(world: World) -> None:
     world.publish(RULES[:8])
     world.whole(b"ann", [*RULES, 1], ANN)
