@@ -115,7 +115,7 @@ class PromptBuilder:
 
 
 def _keys(namespace: bytes, request: ChatRequest) -> list[int]:
-    front = hash((request.tenant, *(tool.name for tool in request.tools)))
+    front = hash((request.tenant, *sorted(tool.name for tool in request.tools)))
     return prompt_keys(namespace, front, request.messages)
 
 

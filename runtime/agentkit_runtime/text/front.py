@@ -45,21 +45,20 @@ NO_FRONT = Front()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedTools:
-    """What is known of tools that passed the checks."""
+    """Tools that passed the checks."""
 
+    tools: tuple[ChatTool, ...]
     noncharacters: frozenset[str]
     """Those that occur in their texts."""
     needs_mark: bool
     """Whether a special token's text is in them."""
 
-    def marked(
-        self, tools: tuple[ChatTool, ...], mark: str, marker: Marker
-    ) -> tuple[ChatTool, ...]:
-        """These tools, with marks where they are needed."""
+    def marked(self, mark: str, marker: Marker) -> tuple[ChatTool, ...]:
+        """The tools, with marks where they are needed."""
         if not self.needs_mark:
-            return tools
+            return self.tools
         return tuple(
-            with_tool_changed(tool, lambda text: marker.mark(text, mark)) for tool in tools
+            with_tool_changed(tool, lambda text: marker.mark(text, mark)) for tool in self.tools
         )
 
 
@@ -68,6 +67,7 @@ def check_tool_texts(tools: Sequence[ChatTool], marker: Marker) -> CheckedTools:
     check_tools(tools)
     texts = [text for tool in tools for _, text in tool_texts(tool)]
     return CheckedTools(
+        tools=tuple(tools),
         noncharacters=noncharacters_in(texts),
         needs_mark=any(marker.needs_mark(text) for text in texts),
     )
@@ -98,8 +98,34 @@ def noncharacters_in(texts: Iterable[str]) -> frozenset[str]:
 
 
 def tools_key(tools: Sequence[ChatTool]) -> str | None:
-    """Text that is equal only for equal tools; None where they are not plain JSON."""
+    """Text that is equal for tools that differ only in their order or that of keys.
+
+    None where they are not plain JSON.
+    """
+    values = sorted(([tool.name, tool.description, tool.parameters] for tool in tools), key=_name)
     try:
-        return json.dumps([[tool.name, tool.description, tool.parameters] for tool in tools])
+        return json.dumps(values, sort_keys=True, default=_plain)
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def copied_tools(tools: Sequence[ChatTool]) -> tuple[ChatTool, ...]:
+    """The same plain JSON, which nobody else can change."""
+    return tuple(
+        ChatTool(
+            name=tool.name,
+            description=tool.description,
+            parameters=json.loads(json.dumps(tool.parameters, default=_plain)),
+        )
+        for tool in tools
+    )
+
+
+def _name(value: Sequence[object]) -> str:
+    return str(value[0])
+
+
+def _plain(value: object) -> dict[str, object]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"not JSON: {type(value).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
 from agentkit_runtime.errors import RequestRejected
@@ -14,6 +14,7 @@ from agentkit_runtime.text.front import (
     Front,
     check_tool_texts,
     checked_texts,
+    copied_tools,
     marked_messages,
     noncharacters_in,
     tools_key,
@@ -33,7 +34,7 @@ from agentkit_runtime.text.tool_prompt import tool_response, with_tools
 from agentkit_runtime.text.trust import free_mark
 
 _KEPT_TOOLSETS = 32
-"""Toolsets that are not checked again when they come back."""
+"""Toolsets that are shown in the same order, and not checked again, when they come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class Renderer:
         tools = self._checked_tools(request)
         front, mark = self._front(request.messages, known, tools.noncharacters)
         warnings: list[str] = []
-        shown_tools = tools.marked(request.tools, mark, self.tokenizer.marker)
+        shown_tools = tools.marked(mark, self.tokenizer.marker)
         messages = self._arranged(front.shown, shown_tools, warnings)
         values = front.values
         text = self.template.render(
@@ -155,13 +156,19 @@ class Renderer:
         return ("some control characters have no token in this model and were left out",)
 
     def _checked_tools(self, request: ChatRequest) -> CheckedTools:
+        """The request's tools, in the order in which its tenant gave them first.
+
+        Clients that keep objects in hash maps send other orders each time, and mean the same.
+        """
         text = tools_key(request.tools)
-        # Also by tenant: the time that it takes must tell nobody about the tools of others.
+        # By tenant: neither the order nor the time must tell anybody about the tools of others.
         key = None if text is None else (request.tenant, text)
         known = None if key is None else self._tools.get(key)
         if known is None:
             known = check_tool_texts(request.tools, self.tokenizer.marker)
             if key is not None:
+                # Copied: the caller may change what is remembered.
+                known = replace(known, tools=copied_tools(known.tools))
                 self._tools.put(key, known)
         return known
 

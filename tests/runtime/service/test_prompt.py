@@ -222,3 +222,26 @@ def test_tools_that_were_changed_in_place_are_shown_as_they_are_now(smollm2_text
 
     assert "changed" in prompt.written.marked_text
     assert prompt.ids == Renderer(*smollm2_text).render(request).ids
+
+
+def test_tools_in_another_order_of_keys_or_tools_have_the_same_ids(smollm2_text: Text) -> None:
+    """R37: clients with hash maps send another order each time."""
+    first = {"type": "object", "properties": {"b": {"type": "string"}, "a": {"type": "integer"}}}
+    again = {"properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "type": "object"}
+    builder = PromptBuilder(Renderer(*smollm2_text), TokenMemory())
+
+    def ids(*parameters: dict[str, object], tenant: str = "t") -> Sequence[int]:
+        tools = [
+            ChatTool(name=name, description="d", parameters=value)
+            for name, value in zip("xy", parameters, strict=True)
+        ]
+        request = ChatRequest(messages=(LAST,), tools=tuple(tools), tenant=tenant)
+        turned = ChatRequest(messages=(LAST,), tools=tuple(tools[::-1]), tenant=tenant)
+        assert builder.build(HERE, request).ids == builder.build(HERE, turned).ids
+        return builder.build(HERE, request).ids
+
+    given = ids(first, first)
+
+    assert ids(again, again) == given
+    assert ids(again, again, tenant="other") != given
+    assert ids(first, {**first, "title": "t"}) != given
