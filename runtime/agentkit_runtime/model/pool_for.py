@@ -1,4 +1,4 @@
-"""A KV pool that fits a decoder: its shape, and where INT4 keys have their centre."""
+"""A KV pool that fits a decoder: its shape, and where its keys have their centre."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from agentkit_runtime.attention.base import ForwardBatch
 from agentkit_runtime.attention.plan import Lane, build_plan
 from agentkit_runtime.kv.extent import Extent
 from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.kv.formats import TURNED
 from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.model.decoder import Decoder
 
@@ -25,7 +26,7 @@ def pool_for(
     compute_dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> KvStorage:
-    """Open an empty pool of `n_slots` tokens; see `KvStorage`. INT4 runs the decoder once."""
+    """Open an empty pool of `n_slots` tokens; see `KvStorage`. FP8 and INT4 run the decoder."""
     config = decoder.config
 
     def opened(n: int, stored: KvFormat | None, centre: Tensor | None = None) -> KvStorage:
@@ -40,7 +41,7 @@ def pool_for(
             device=device,
         )
 
-    if kv_format is not KvFormat.INT4:
+    if kv_format not in TURNED:
         return opened(n_slots, kv_format)
     n_tokens = min(_N_TOKENS, config.max_position)
     return opened(n_slots, kv_format, mean_keys(decoder, opened(n_tokens, None)))

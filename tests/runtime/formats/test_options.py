@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.kv.formats.rotation import rotation
 from agentkit_runtime.load import EngineOptions, kv_format_of, load_engine
 from agentkit_runtime.model.pool_for import mean_keys, pool_for
 from tests.runtime.formats.tiny import CONFIG, tiny_decoder
@@ -32,12 +33,15 @@ def test_the_identity_names_the_format(smollm2_gguf: Path) -> None:
     assert loaded.identity.dtype == "torch.float32"
 
 
-def test_int4_keys_are_centred_where_the_model_has_them_and_always_alike() -> None:
+@pytest.mark.parametrize("kv_format", [KvFormat.FP8_E4M3, KvFormat.INT4])
+def test_keys_are_centred_where_the_model_has_them_and_always_alike(kv_format: KvFormat) -> None:
     decoder = tiny_decoder()
-    means = [mean_keys(decoder, pool_for(decoder, n_slots=50)) for _ in range(2)]
+    means = [mean_keys(decoder, pool_for(decoder, n_slots=CONFIG.max_position)) for _ in range(2)]
     assert means[0].shape == (CONFIG.n_layers, CONFIG.n_kv_heads, CONFIG.head_dim)
     assert torch.equal(means[0], means[1])
     keys = torch.randn(5, 2, 16, generator=torch.Generator().manual_seed(0))
-    pools = [pool_for(decoder, n_slots=5, kv_format=KvFormat.INT4) for _ in range(2)]
+    pools = [pool_for(decoder, n_slots=5, kv_format=kv_format) for _ in range(2)]
     stored = [pool.layer(0).write(torch.arange(5), keys, keys)[0] for pool in pools]
     assert torch.equal(stored[0], stored[1])
+    turned = (keys - means[0][0]) @ rotation(CONFIG.head_dim)
+    assert float((stored[0] - turned).std() / turned.std()) < 0.1
