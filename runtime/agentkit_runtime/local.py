@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.service import ChatService, TemplateReport
+from agentkit_runtime.service import ChatService
 
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentkit_runtime.kv.policy import PolicyName
     from agentkit_runtime.load import DType, LoadedModel
     from agentkit_runtime.prefixes import Prefixes
+    from agentkit_runtime.turn_losses import TemplateReport
 
 
 class LocalRuntime:

@@ -12,67 +12,38 @@ import hashlib
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from agentkit_runtime.chat import ChatEvent, ChatRequest, ToolName
+from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.errors import PromptTooLong
 from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.namespace import NamespaceKeys
 from agentkit_runtime.prefixes import Prefixes
-from agentkit_runtime.prompt import Prompt, PromptBuilder
+from agentkit_runtime.prepared import Prepared, callable_names, ids_that_read
+from agentkit_runtime.prompt import PromptBuilder
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
 from agentkit_runtime.roots import Roots
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.request_text import content_bytes
-from agentkit_runtime.text.rewrites import Rewrite, find_rewrites
+from agentkit_runtime.text.rewrites import find_rewrites
 from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.text.toolcalls import ToolCallParser
 from agentkit_runtime.token_memory import TokenMemory
-from agentkit_runtime.turn_losses import LossStats, Reply
+from agentkit_runtime.turn_losses import Reply, TemplateReport
 from agentkit_runtime.types import FinishReason, GenerateRequest
 
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.load import LoadedModel
-    from agentkit_runtime.text.tokenizer import Tokenizer
 
 
 MIN_NAMESPACE_KEY_BYTES = 16
 """Shorter secrets can be guessed."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A chat request as the engine will see it."""
-
-    generate: GenerateRequest
-    prompt: Prompt
-    """How the prompt came about."""
-    callable_names: frozenset[str]
-    """Tools that may be called; if there are any, the text has to be searched for calls."""
-
-    @property
-    def n_reused_ids(self) -> int:
-        """Prompt ids that are the ids of earlier replies and were not made by tokenising."""
-        return self.prompt.n_reused_ids
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateReport:
-    """How well a model's chat template keeps what is cached."""
-
-    rewrites: tuple[Rewrite, ...]
-    """Found at load, with samples."""
-    switches: Mapping[str, object]
-    """Variables of the template that were set to keep the history as it was."""
-    losses: LossStats
-    """Measured since then."""
 
 
 class ChatService:
@@ -267,7 +238,7 @@ class ChatService:
         return Prepared(
             generate=generate,
             prompt=prompt,
-            callable_names=_callable_names(request),
+            callable_names=callable_names(request),
         )
 
     def _check_size(self, request: ChatRequest) -> None:
@@ -298,32 +269,3 @@ class ChatService:
                 content=reply.content, calls=reply.calls, ids=tuple(ids or reply.token_ids)
             )
             self._prompts.answered(prepared.generate.namespace, request, prepared.prompt, told)
-
-
-def ids_that_read(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[int]:
-    """The leading `ids` whose bytes are exactly those of `text`; empty when there are none.
-
-    Cuts off an end-of-turn token and the tokens of a stop string. A reply with special tokens
-    inside, which are not visible, or cut inside a character has no such ids.
-    """
-    wanted = text.encode("utf-8", "surrogatepass")
-    said = bytearray()
-    for n, token_id in enumerate(ids):
-        if len(said) >= len(wanted):
-            return list(ids[:n]) if said == wanted else []
-        said += tokenizer.token_bytes(token_id)
-    return list(ids) if said == wanted else []
-
-
-def _callable_names(request: ChatRequest) -> frozenset[str]:
-    """The tools that the request lets the model call."""
-    names = frozenset(tool.name for tool in request.tools)
-    if request.allowed_tools is not None:
-        names &= request.allowed_tools
-    match request.tool_choice:
-        case "none":
-            return frozenset()
-        case ToolName(name=name):
-            return names & {name}
-        case _:
-            return names

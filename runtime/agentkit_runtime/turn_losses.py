@@ -8,12 +8,13 @@ the reply could not be found again; either way the tokens behind that place are 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatMessage
 from agentkit_runtime.kv.tokens import common_prefix, pack
 from agentkit_runtime.text.recent import Recent
+from agentkit_runtime.text.rewrites import Rewrite
 
 _KEPT_IDS = 4_000_000
 """Ids of prompts and replies that are remembered; most are shared with the prompt memory."""
@@ -46,6 +47,18 @@ class LossStats:
     """Of them, those whose prompt did not begin with the earlier prompt and its reply."""
     lost_tokens: int = 0
     """Tokens of these prompts and replies that were not in the next prompt's beginning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateReport:
+    """How well a model's chat template keeps what is cached."""
+
+    rewrites: tuple[Rewrite, ...]
+    """Found at load, with samples."""
+    switches: Mapping[str, object]
+    """Variables of the template that were set to keep the history as it was."""
+    losses: LossStats
+    """Measured since then."""
 
 
 class TurnLosses:

@@ -65,7 +65,7 @@ def conversations(draw: Callable[..., object]) -> list[tuple[ChatMessage, ...]]:
     return known
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @pytest.mark.parametrize("source", sorted(SOURCES))
 @given(
     histories=conversations(),

@@ -24,7 +24,8 @@ from agentkit_runtime.chat import (
 )
 from agentkit_runtime.errors import EngineStopped, PromptTooLong, RequestRejected
 from agentkit_runtime.local import LocalRuntime
-from agentkit_runtime.service import ChatService, ids_that_read
+from agentkit_runtime.prepared import ids_that_read
+from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import MISTRAL
