@@ -79,6 +79,22 @@ def test_only_the_blocks_that_follow_are_asked_for(world: World) -> None:
     assert (wanted.cached, wanted.gained, wanted.names) == (20, 12, (names[1],))
 
 
+def test_a_branch_comes_back_also_where_the_device_has_one_long_run() -> None:
+    world = World(200)
+    branch = [*PROMPT[:40], *range(24)]
+    for tokens in (PROMPT, branch, PROMPT):
+        world.whole(b"n", tokens)
+    world.cache.evict(24)
+    world.whole(b"n", PROMPT)
+    assert len(world.tree.match(b"n", pack(PROMPT)).node.path()) == 1
+    wanted = world.cache.restorable(b"n", pack(branch))
+    assert wanted is not None
+    assert (wanted.cached, wanted.first_block, wanted.gained) == (40, 2, 24)
+    assert restore(world, branch) == 24
+    world.begin(b"n", [*branch, 1])
+    world.check()
+
+
 def test_no_tenant_restores_what_another_one_computed(world: World) -> None:
     """R22, through host memory."""
     world.whole(b"ann", PROMPT)
@@ -95,6 +111,7 @@ def test_what_hangs_on_a_public_prefix_comes_back_to_its_tenant_only(world: Worl
     ann = [*PROMPT[:20], *b"ann", *range(40)]
     world.cache.evict(100)
     assert world.tree.total_tokens == 20
+    assert {owner for owner, _ in world.tiers.blocks.values()} == {b"ann", b"bob"}
     assert world.cache.restorable(b"bob", pack(ann), scope=scope) is None
     wanted = world.cache.restorable(b"ann", pack(ann), scope=scope)
     assert wanted is not None
