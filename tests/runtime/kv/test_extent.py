@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentkit_runtime.kv.extent import Extent, coalesce, differing, drop, split, take, total
+from agentkit_runtime.kv.extent import (
+    Extent,
+    coalesce,
+    differing,
+    drop,
+    split,
+    split_last,
+    take,
+    total,
+)
 
 seeded = settings(derandomize=True, database=None, deadline=None)
 
@@ -61,3 +70,15 @@ def test_taking_what_is_not_there_is_refused(n_slots: int) -> None:
 def test_differing_refuses_lists_of_unequal_length() -> None:
     with pytest.raises(ValueError, match="different numbers of positions"):
         differing([Extent(0, 3)], [Extent(0, 2)])
+
+
+@pytest.mark.parametrize("n_slots", range(7))
+def test_split_last_is_split_from_the_other_end(n_slots: int) -> None:
+    runs = [Extent(10, 3), Extent(0, 1), Extent(20, 2)]
+    assert split_last(runs, n_slots) == split(runs, 6 - n_slots)
+
+
+@pytest.mark.parametrize("n_slots", [-1, 7])
+def test_split_last_refuses_more_than_there_is(n_slots: int) -> None:
+    with pytest.raises(ValueError, match=f"cannot take {n_slots} slots where 6 are"):
+        split_last([Extent(10, 6)], n_slots)

@@ -390,3 +390,52 @@ def test_clear_keeps_what_is_locked() -> None:
     tree.unlock(node)
     assert total(tree.clear()) == 3
     check_tree(tree)
+
+
+# -- overlays
+
+
+def test_an_overlay_goes_on_from_its_base_and_holds_it() -> None:
+    tree = RadixTree()
+    base = tree.insert(b"public", pack([1, 2, 3]), [Extent(0, 3)]).node
+    tree.overlay(b"mine", base, b"me")
+    tree.insert(b"mine", pack([1, 2, 3, 4, 5]), [Extent(0, 3), Extent(8, 2)])
+    assert tree.match(b"mine", pack([1, 2, 3, 4])).extents == [Extent(0, 3), Extent(8, 1)]
+    assert tree.peek(b"public", pack([1, 2, 3, 4])) == 3
+    check_tree(tree)
+    assert total(tree.evict(10)) == 5, "first what hangs on it, then the base"
+    assert list(tree.roots()) == []
+
+
+def test_clear_takes_overlays_before_what_they_hold() -> None:
+    tree = RadixTree()
+    base = tree.insert(b"public", pack([1, 2, 3]), [Extent(0, 3)]).node
+    tree.overlay(b"mine", base, b"me")
+    tree.insert(b"mine", pack([1, 2, 3, 4, 5]), [Extent(0, 3), Extent(8, 2)])
+    assert total(tree.clear()) == 5
+    assert list(tree.roots()) == []
+
+
+def test_moving_a_lock_is_locking_and_unlocking() -> None:
+    tree = RadixTree()
+    top = tree.insert(b"n", pack([1, 2]), [Extent(0, 2)]).node
+    tree.lock(top)
+    done = tree.extend(top, pack([1, 2, 3, 4]), [Extent(8, 2)])
+    assert (done.extents, done.duplicates) == ([Extent(8, 2)], [])
+    tree.move_lock(top, done.node)
+    assert [node.locks for node in done.node.path()] == [1, 1]
+    assert (tree.evictable_tokens, tree.protected_tokens) == (0, 4)
+    tree.unlock(done.node)
+    assert tree.evictable_tokens == 4
+    check_tree(tree)
+
+
+def test_extending_reports_what_the_tree_got_meanwhile() -> None:
+    tree = RadixTree()
+    top = tree.insert(b"n", pack([1, 2]), [Extent(0, 2)]).node
+    tree.lock(top)
+    tree.insert(b"n", pack([1, 2, 3]), [Extent(0, 2), Extent(5, 1)])
+    done = tree.extend(top, pack([1, 2, 3, 4]), [Extent(8, 2)])
+    assert done.duplicates == [Extent(8, 1)]
+    assert done.extents == [Extent(5, 1), Extent(9, 1)]
+    check_tree(tree)
