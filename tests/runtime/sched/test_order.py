@@ -160,3 +160,14 @@ def test_a_near_deadline_goes_first_when_asked_for() -> None:
 
     assert order(None) == [0, 1, 2]
     assert order(10.0) == [2, 1, 0]
+
+
+def test_nobody_is_old_before_the_patience_is_over() -> None:
+    sim = one_lane(patience_s=3.0, turns_per_old=1)
+    batch = sim.add(prompt_of(0, 10), 1, priority=Priority.BATCH)
+    for i in range(40):
+        for j in range(2):
+            sim.add(prompt_of(100 + 2 * i + j, 10), 1, priority=Priority.INTERACTIVE)
+        sim.step()
+    assert batch.started_step is not None
+    assert 29 <= batch.started_step <= 33

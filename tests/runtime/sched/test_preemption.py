@@ -217,3 +217,16 @@ def test_slots_taken_ahead_are_given_back_before_anybody_leaves() -> None:
     assert sim.scheduler.stats().preemptions == 0
     for request in requests:
         assert_right(request)
+
+
+def test_nobody_leaves_in_vain() -> None:
+    """Even without all of the batch jobs the urgent request would find no room."""
+    sim = simulation(300, options=SchedulerOptions(reserve_tokens=0))
+    first = sim.add(prompt_of(0, 150), 30, priority=Priority.INTERACTIVE)
+    batch = sim.add(prompt_of(1, 60), 20, priority=Priority.BATCH)
+    sim.run(3)
+    urgent = sim.add(prompt_of(2, 200), 1, priority=Priority.INTERACTIVE)
+    sim.drain()
+    assert sim.scheduler.stats().preemptions == 0
+    for request in (first, batch, urgent):
+        assert_right(request)
