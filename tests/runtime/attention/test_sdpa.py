@@ -79,11 +79,15 @@ def test_a_coded_pool_is_read_as_it_is_written(kv_format: KvFormat) -> None:
         check(case, SdpaAttention(cost=cost), kv=storage.layer(0))
 
 
+def _slot(start: int) -> tuple[Extent, ...]:
+    return (Extent(start, 1),)
+
+
 def test_padding_never_reads_a_slot_that_was_not_computed() -> None:
     """Free slots hold garbage, also NaN."""
     lanes = in_order(
         [
-            Lane(past=(Extent(10 + 40 * i, 5 + i),), position=5 + i, n_new=1, own=(Extent(i, 1),))
+            Lane(past=(Extent(10 + 40 * i, 5 + i),), position=5 + i, n_new=1, own=_slot(250 + i))
             for i in range(4)
         ]
     )
