@@ -30,7 +30,7 @@ from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import MISTRAL
 from agentkit_runtime.token_memory import TokenMemory
-from agentkit_runtime.types import SamplingParams
+from agentkit_runtime.types import Priority, SamplingParams
 from tests.runtime.service.scripted import (
     BOUND_S,
     NextToken,
@@ -524,3 +524,24 @@ async def test_a_reply_that_is_left_ends_only_itself(smollm2_text: Text) -> None
         await gone(service)
 
     assert content(events) == ANSWERS["count"]
+
+
+def test_what_a_request_says_of_itself_reaches_the_engine(smollm2_text: Text) -> None:
+    said = request(
+        user("hello"),
+        tenant="t",
+        session="s",
+        tags=frozenset({"agent"}),
+        priority=Priority.INTERACTIVE,
+        deadline_s=5.0,
+        speculate=4,
+    )
+    with serving(smollm2_text) as service:
+        made = service.prepare(said).generate
+        other = service.prepare(request(user("hello"), tenant="u")).generate
+
+    scope = made.scope
+    assert (scope.tenant, scope.session, scope.tags) == ("t", "s", {"agent"})
+    assert (made.priority, made.deadline_s, made.speculate) == (Priority.INTERACTIVE, 5.0, 4)
+    assert scope.public == other.scope.public
+    assert scope.public not in (made.namespace, other.namespace, None)
