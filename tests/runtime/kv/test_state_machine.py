@@ -300,7 +300,7 @@ class CacheAgainstOracle(RuleBasedStateMachine):
 
 TestCacheAgainstOracle = CacheAgainstOracle.TestCase
 TestCacheAgainstOracle.settings = settings(
-    max_examples=200,
+    max_examples=120,
     stateful_step_count=60,
     derandomize=True,
     database=None,
