@@ -40,6 +40,8 @@ class LocalRuntime:
         threads: int | None = None,
         device: str | None = None,
         dtype: DType | None = None,
+        weights: str | None = None,
+        adapter: str | Path | None = None,
         kv_dtype: str | None = None,
         eviction: PolicyName = "hints",
         host_cache_bytes: int | None = None,
@@ -55,6 +57,9 @@ class LocalRuntime:
             threads: CPU threads of torch, for the whole process; None leaves torch's choice.
             device: torch device; None takes CUDA when there is one, else the CPU.
             dtype: compute dtype; None is float32 on the CPU and bfloat16 on CUDA.
+            weights: how projections are stored: float, float16 (with float32 arithmetic; fastest on
+                a CPU), int8 or int4; None is float.
+            adapter: folder of a LoRA adapter (PEFT's format) that is merged into the weights.
             kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
                 fp8_e5m2, int8 or int4; None stores them as they are computed.
             eviction: which cached prefixes leave first: "lru", "lfu", "slru", or "hints", which is
@@ -81,6 +86,8 @@ class LocalRuntime:
             threads=threads,
             device=device,
             dtype=dtype,
+            weights=weights,
+            adapter=None if adapter is None else Path(adapter).expanduser(),
             kv_dtype=kv_dtype,
             eviction=eviction,
             host_cache_bytes=host_cache_bytes,
