@@ -72,6 +72,9 @@ class SlowTier:
     def forget(self, namespace: bytes | None = None) -> int:
         return 0
 
+    def forget_blocks(self, names: Sequence[bytes]) -> int:
+        return 0
+
     def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
         pass
 

@@ -212,7 +212,8 @@ def test_few_that_find_no_room_are_tried_in_a_step(monkeypatch: pytest.MonkeyPat
 
 def test_slots_taken_ahead_are_given_back_before_anybody_leaves() -> None:
     sim = simulation(110, options=SchedulerOptions(reserve_tokens=40))
-    requests = [sim.add(prompt_of(i, 25), 28) for i in range(2)]
+    # Together they never need more than the pool, but the first has taken what the second needs.
+    requests = [sim.add(prompt_of(i, 25), n) for i, n in enumerate((80, 30))]
     sim.drain()
     assert sim.scheduler.stats().preemptions == 0
     for request in requests:
