@@ -8,6 +8,7 @@ common.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from hashlib import sha256
 
 from agentkit_runtime.kv.events import BlockRemoved, BlockStored, EventLog
@@ -98,6 +99,12 @@ class BlockIndex:
             self._copies = Counter(
                 name for root in tree.roots() for node in root.subtree() for name in node.names
             )
+
+    def without_copy(self, names: Sequence[bytes]) -> Sequence[bytes]:
+        """Of these blocks, which have left the tree, those that it does not have elsewhere."""
+        if self._copies is None:
+            return names
+        return [name for name in names if name not in self._copies]
 
     def take_evicted(self) -> list[Block]:
         """The blocks evicted since the last call, whose slots are still untouched."""

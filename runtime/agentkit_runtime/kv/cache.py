@@ -160,20 +160,21 @@ class KvCache(RestoringSlots):
     def prune(self, selector: Selector, *, dry_run: bool = False) -> PruneReport:
         """Forget what `selector` names: free what is unlocked, hide the rest until it is.
 
-        Pruning a namespace or a tenant drops its blocks in slower tiers, too. With `dry_run`
-        nothing changes. Raises LookupError for an unknown pin, and ValueError where a published
-        prefix would go: unpublish it first.
+        Copies of its blocks in slower tiers are dropped, too; what only a slower tier still had is
+        found by namespace and by tenant. With `dry_run` nothing changes. Raises LookupError for an
+        unknown pin, and ValueError where a published prefix would go: unpublish it first.
         """
         self.tick()
         selection = self._select(selector)
         self._spare_published(selection)
         report = selection.report(dry_run=dry_run)
         if not dry_run:
-            namespaces = self._namespaces(selector)
+            namespaces, names = self._namespaces(selector), selection.block_names()
             self._remove(selection)
-            if self._tiers is not None:
+            if self._tiers is not None and self._index is not None:
                 for namespace in namespaces:
                     self._tiers.forget(namespace)
+                self._tiers.forget_blocks(self._index.without_copy(names))
         return report
 
     def clear(self, namespace: bytes | None = None) -> int:

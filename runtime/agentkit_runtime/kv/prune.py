@@ -92,6 +92,10 @@ class Selection:
     labels: list[Label]
     """Labels that are given up."""
 
+    def block_names(self) -> list[bytes]:
+        """Names of the blocks that have their last token in them."""
+        return [name for top in self.tops for node in top.subtree() for name in node.names]
+
     def report(self, *, dry_run: bool) -> PruneReport:
         """What removing it does."""
         locks_of_pins: Counter[Node] = Counter()

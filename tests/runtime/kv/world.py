@@ -119,6 +119,12 @@ class FakeTiers:
             self._tell(False, name)
         return len(gone)
 
+    def forget_blocks(self, names: Sequence[bytes]) -> int:
+        gone = [name for name in names if self.blocks.pop(name, None) is not None]
+        for name in gone:
+            self._tell(False, name)
+        return len(gone)
+
     def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
         raise NotImplementedError
 

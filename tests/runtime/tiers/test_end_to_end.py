@@ -14,6 +14,8 @@ from agentkit_runtime.engine import Engine as RunningEngine
 from agentkit_runtime.kv.closing import close_cache
 from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.kv.pool import KvStorage
+from agentkit_runtime.kv.prune import BySession
+from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 from agentkit_runtime.kv.tiers.disk_file import BlockShape
 from agentkit_runtime.kv.tiers.disk_open import open_disk
 from agentkit_runtime.kv.tiers.tiered import HostAndDiskTiers
@@ -66,7 +68,12 @@ class Engine:
         return self.tiers
 
     def run(
-        self, prompt: Sequence[int], *, namespace: bytes = b"ns", n: int = 6
+        self,
+        prompt: Sequence[int],
+        *,
+        namespace: bytes = b"ns",
+        n: int = 6,
+        scope: Scope = NO_SCOPE,
     ) -> tuple[list[int], Finished]:
         events: list[EngineEvent] = []
         request = GenerateRequest(
@@ -75,6 +82,7 @@ class Engine:
             namespace=namespace,
             text=Silent(),
             sampling=SamplingParams(max_tokens=n),
+            scope=scope,
         )
         self.core.check(request)
         self.core.add(request, events.append)
@@ -164,6 +172,26 @@ def test_clearing_a_namespace_reaches_slower_tiers(decoder: Decoder, tmp_path: P
     _, end = engine.run(prompt(5))
     assert end.stats.cached_tokens == 0
     engine.tiers.close()
+
+
+def test_a_pruned_session_is_nowhere_any_more_also_after_a_restart(
+    decoder: Decoder, tmp_path: Path
+) -> None:
+    engine = Engine(decoder, tmp_path)
+    scope = Scope(tenant="ann", session="s")
+    shared = prompt(20, 32)
+    for _ in range(2):  # on disk, and on the device once more
+        engine.push_out()
+        engine.run(shared + prompt(21, 40), scope=scope)
+        engine.run(shared + prompt(22, 40))
+    assert engine.tiers.stats().disk_blocks == 6
+    engine.core.cache.prune(BySession("s", "ann"))
+    close_cache(engine.core.cache)
+    again = Engine(decoder, tmp_path)
+    _, mine = again.run(shared + prompt(21, 40))
+    _, others = again.run(shared + prompt(22, 40))
+    close_cache(again.core.cache)
+    assert (mine.stats.cached_tokens, others.stats.cached_tokens) == (32, 64)
 
 
 def test_closing_a_cache_keeps_what_is_on_the_device(decoder: Decoder, tmp_path: Path) -> None:

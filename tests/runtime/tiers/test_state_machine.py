@@ -108,6 +108,16 @@ class TierMachine(RuleBasedStateMachine):
             if space in (None, owner):
                 assert (fetch.done, fetch.n_blocks) == (True, 0)
 
+    @rule(space=SPACES, prompt=PROMPTS, first=st.integers(0, 3))
+    def forget_blocks(self, space: bytes, prompt: bytes, first: int) -> None:
+        gone = set(names_of(space, prompt)[first:])
+        self.bench.tiers.forget_blocks(sorted(gone))
+        for name in gone:
+            self.may_be_there.pop(name, None)
+        for fetch, _, names in self.open:
+            if gone.intersection(names):
+                assert (fetch.done, fetch.n_blocks) == (True, 0)
+
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
         if clean:

@@ -120,6 +120,9 @@ class Tiers(Protocol):
     def forget(self, namespace: bytes | None = None) -> int:
         """Drop all blocks of one namespace, or all; returns how many. Fetches under way end."""
 
+    def forget_blocks(self, names: Sequence[bytes]) -> int:
+        """As `forget`, for these blocks; unknown names are ignored. Fetches that bring one end."""
+
     def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
         """A step computed so many prompt tokens in this time: what fetching is compared with.
 

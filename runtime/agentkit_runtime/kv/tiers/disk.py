@@ -20,7 +20,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,8 +48,8 @@ PART_SUFFIX = ".part"
 class DiskStore:
     """The blocks of one engine on disk. For any thread; `disk_open.open_disk` makes one.
 
-    `write`, `read` and `sweep` take as long as the disk does. Nothing else but `forget` touches it,
-    and `forget` renames one folder.
+    `write`, `read` and `sweep` take as long as the disk does. Nothing else touches it but `forget`,
+    which renames one folder, and `forget_blocks`, which deletes files without waiting for the disk.
     """
 
     def __init__(
@@ -185,6 +185,23 @@ class DiskStore:
             if names:
                 self.on_change(False, tuple(names))
         return names
+
+    def forget_blocks(self, names: Iterable[bytes]) -> list[bytes]:
+        """Forget and delete these blocks, as far as they are there; returns their names."""
+        gone: list[bytes] = []
+        with self._publishing:
+            for name in names:
+                entry = self._index.find(name)
+                if entry is None or not self._index.remove(entry):
+                    continue
+                gone.append(name)
+                try:
+                    entry.path.unlink(missing_ok=True)
+                except OSError as error:
+                    _log.error("the KV block %s could not be deleted, do it: %s", entry.path, error)
+            if gone:
+                self.on_change(False, tuple(gone))
+        return gone
 
     def sweep(self) -> None:
         """Delete the files of what was forgotten."""

@@ -30,6 +30,11 @@ class FetchPlan:
     """A block that the fetch uses, or the name of one on disk."""
 
     @property
+    def names(self) -> list[bytes]:
+        """Names of all blocks."""
+        return [source if isinstance(source, bytes) else source.name for source in self.sources]
+
+    @property
     def disk_names(self) -> list[bytes]:
         """Names of the blocks that must be read from disk."""
         return [source for source in self.sources if isinstance(source, bytes)]

@@ -148,6 +148,22 @@ class HostAndDiskTiers:
         self._changes.tell()
         return len(gone)
 
+    def forget_blocks(self, names: Sequence[bytes]) -> int:
+        """See `Tiers.forget_blocks`. Their files are gone when this returns."""
+        wanted = set(names)
+        if self._writes is not None:
+            self._writes.cancel_blocks(wanted)
+        for fetch in self._fetches:
+            if not wanted.isdisjoint(fetch.plan.names):
+                fetch.cancel()
+        here = [name for name in wanted if self._host.drop(name)]
+        self._changes.add(Medium.HOST, False, here)
+        gone = set(here)
+        if self._disk is not None and not self._closed:
+            gone.update(self._disk.forget_blocks(wanted))
+        self._changes.tell()
+        return len(gone)
+
     def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
         """See `Tiers.note_prefill`."""
         self._worth.note_prefill(n_tokens, seconds, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
@@ -64,6 +64,13 @@ class WriteBehind:
         with self._lock:
             for write in self._pending.values():
                 if namespace is None or write.block.namespace == namespace:
+                    write.cancelled = True
+
+    def cancel_blocks(self, names: Iterable[bytes]) -> None:
+        """None of these blocks appears on disk any more."""
+        with self._lock:
+            for name in names:
+                if (write := self._pending.get(name)) is not None:
                     write.cancelled = True
 
     def sweep(self) -> None:
