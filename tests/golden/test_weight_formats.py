@@ -62,7 +62,7 @@ def test_tokens_one_by_one_have_the_logits_of_the_whole_prompt(
     single = [run.extend([[token]], [[0]])[0] for token in PROMPT[:20]]
     (rest,) = run.extend([PROMPT[20:]], [range(len(PROMPT) - 20)])
     pieces = torch.cat([*single, rest])
-    assert float((pieces - whole).abs().max()) < 1e-4
+    assert float((pieces - whole).abs().max()) < 1e-3
     assert torch.equal(pieces.argmax(-1), whole.argmax(-1))
 
 

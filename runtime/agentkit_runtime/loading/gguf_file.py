@@ -91,7 +91,7 @@ class GgufFile:
         else:
             decoded = self._dequantize(raw, quant_type, info)
         # F32 comes back as a view of the read-only mapping, which must not escape from here.
-        own = np.array(decoded, dtype=np.float32, copy=True, order="C")
+        own = np.require(decoded, np.float32, ["C", "W"])
         return torch.from_numpy(own).reshape(info.shape)
 
     def raw(self, name: str) -> np.ndarray:

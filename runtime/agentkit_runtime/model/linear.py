@@ -151,7 +151,8 @@ class HalfMatrix:
 
 def half_fits(weight: Tensor) -> bool:
     """Whether float16 can hold `weight`."""
-    return bool(weight.abs().max() <= FLOAT16_MAX)
+    low, high = torch.aminmax(weight)  # no copy of the weights, and NaN stays NaN
+    return bool((low >= -FLOAT16_MAX) & (high <= FLOAT16_MAX))
 
 
 def half_supported(device: torch.device, dtype: torch.dtype) -> bool:

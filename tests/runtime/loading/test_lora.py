@@ -168,6 +168,7 @@ def test_another_adapter_is_another_identity(smollm2_gguf: Path, tmp_path: Path)
         loaded = load_engine(str(smollm2_gguf), options)
         loaded.engine.close()
         assert (loaded.identity.adapter is None) is (options.adapter is None)
+        assert loaded.identity.weights.endswith("/int4")
         key = b"k" * 32
         seen.add(namespace_digest(key, tenant="t", permissions=(), identity=loaded.identity))
     assert len(seen) == 3
