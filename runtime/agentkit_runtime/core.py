@@ -139,7 +139,9 @@ class EngineCore:
 
     def stats(self) -> CoreStats:
         """Return a snapshot."""
-        return self._counters.snapshot(self.cache, self.scheduler)
+        return self._counters.snapshot(
+            self.cache, self.scheduler, attention=self._decoder.attention.stats
+        )
 
     # -- one step ------------------------------------------------------------------------------
 

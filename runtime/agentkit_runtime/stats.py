@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agentkit_runtime.attention.base import AttentionStats
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.tiers.base import Tiers
+from agentkit_runtime.kv.tiers.stats import TierStats
 from agentkit_runtime.sched.scheduler import Scheduler
 from agentkit_runtime.sched.sequence import Chunk
 from agentkit_runtime.sched.stats import SchedulerStats
@@ -64,6 +66,10 @@ class CoreStats:
     split_steps: int = 0
     """Steps that ran out of memory and were run in two halves."""
     scheduler: SchedulerStats
+    attention: AttentionStats
+    """Which prefixes were read once for several requests, and which were not worth it."""
+    tiers: TierStats | None = None
+    """Host memory and disk behind the pool; None where there are none."""
 
     @property
     def held_slots(self) -> int:
@@ -121,7 +127,9 @@ class Counters:
             self.cold_requests += 1
             self.cold_ttft_s += stats.ttft_s
 
-    def snapshot(self, cache: KvCache, scheduler: Scheduler) -> CoreStats:
+    def snapshot(
+        self, cache: KvCache, scheduler: Scheduler, *, attention: AttentionStats
+    ) -> CoreStats:
         """Return these counts together with what is there at this moment."""
         return CoreStats(
             running=len(scheduler.running),
@@ -151,6 +159,8 @@ class Counters:
             evicted_tokens=cache.counters.evicted,
             pinned_tokens=cache.pinned_tokens,
             scheduler=scheduler.stats(),
+            attention=attention,
+            tiers=None if cache.tiers is None else cache.tiers.stats(),
         )
 
 

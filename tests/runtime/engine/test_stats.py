@@ -72,3 +72,25 @@ def test_tiers_hear_how_long_prompts_take(make: Make, monkeypatch: pytest.Monkey
     harness.core.cache.attach_tiers(FakeTiers({}))
     harness.generate(prompt_of(1, 32), 4)
     assert heard == [(16, 0.0, 7), (16, 0.0, 23)]
+
+
+def test_what_tiers_and_attention_did_is_in_the_snapshot(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeTiers, "note_prefill", lambda *_, **__: None)
+    harness = make(n_slots=120)
+    assert harness.core.stats().tiers is None
+    tiers = FakeTiers(dict.fromkeys(range(120), 0))
+    harness.core.cache.attach_tiers(tiers)
+    shared = prompt_of(1, 40)
+    harness.generate(shared, 0)
+    first, second = harness.add([*shared, 1], 3), harness.add([*shared, 2], 3)
+    harness.drain()
+    assert first.finished.stats.cached_tokens == second.finished.stats.cached_tokens == 40
+    attention = harness.core.stats().attention
+    assert attention.plans == harness.core.stats().steps
+    assert attention.shared_reads + attention.refused > 0
+    harness.core.cache.evict(100)
+    stats = harness.core.stats()
+    assert stats.tiers is not None
+    assert stats.tiers.host_blocks == len(tiers.blocks) >= 2

@@ -8,7 +8,7 @@ events must describe the tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import pytest
 
@@ -29,6 +29,7 @@ from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 from agentkit_runtime.kv.slots import SlotAllocator
 from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, Block, Medium, TierChange
+from agentkit_runtime.kv.tiers.stats import TierStats
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.kv.tree import RadixTree
 
@@ -127,6 +128,10 @@ class FakeTiers:
 
     def note_prefill(self, n_tokens: int, seconds: float, *, context: int = 0) -> None:
         raise NotImplementedError
+
+    def stats(self) -> TierStats:
+        counts = dict.fromkeys((field.name for field in fields(TierStats)), 0)
+        return TierStats(**counts | {"host_blocks": len(self.blocks)})
 
     def listen(self, listener: Callable[[TierChange], None] | None) -> None:
         self._listener = listener

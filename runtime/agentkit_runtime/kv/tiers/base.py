@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentkit_runtime.kv.extent import Extent
+from agentkit_runtime.kv.tiers.stats import TierStats
 from agentkit_runtime.kv.tokens import TOKEN_BYTES
 
 BLOCK_TOKENS = 16
@@ -135,6 +136,9 @@ class Tiers(Protocol):
         What threads did since the last call is told at the next one. What the listener raises is
         logged.
         """
+
+    def stats(self) -> TierStats:
+        """What is there, and what happened so far."""
 
     def flush(self) -> int:
         """Wait until what was saved outlives the process, as far as it can.

@@ -178,7 +178,7 @@ class HostAndDiskTiers:
         self._changes.tell()
 
     def stats(self) -> TierStats:
-        """What happened so far."""
+        """See `Tiers.stats`."""
         counters, disk = self._counters, self._disk
         return TierStats(
             host_blocks=len(self._host),
