@@ -22,7 +22,8 @@ from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import RuntimeFault
-from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.kv.cache import KvCache, PinQuota
+from agentkit_runtime.kv.events import EventLog
 from agentkit_runtime.kv.format import KvFormat, bytes_per_token
 from agentkit_runtime.kv.formats import float_format
 from agentkit_runtime.kv.namespace import Identity
@@ -76,6 +77,10 @@ class EngineOptions:
     """CPU threads of torch, for the whole process; None leaves torch's choice."""
     eviction: PolicyName = "hints"
     """Which unlocked prefixes leave first; without hints, "hints" is least recently used first."""
+    pin_quota: PinQuota | None = None
+    """How many tokens may be pinned; None: a quarter of the pool for each tenant, half for all."""
+    kv_events: int | None = None
+    """How many KV events are kept for routers that replay them; None reports none."""
     host_cache_bytes: int | None = None
     """Host memory for KV that had to leave the pool; None is 1 GiB with a disk cache, else none."""
     disk_cache: Path | None = None
@@ -104,7 +109,7 @@ class EngineOptions:
         policy(self.eviction)
         if self.attention not in ATTENTION_NAMES:
             raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
-        for name in ("max_slots", "threads", "host_cache_bytes", "disk_cache_bytes"):
+        for name in ("max_slots", "threads", "kv_events", "host_cache_bytes", "disk_cache_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
@@ -202,6 +207,8 @@ def _core_of(
         kv_format=kv_format,
         options=options.scheduler,
         eviction=options.eviction,
+        pin_quota=options.pin_quota,
+        kv_events=options.kv_events,
         tiers=_tiers_of(checkpoint, options, dtype),
         attention=options.attention,
     )
@@ -245,6 +252,8 @@ def build_core(
     kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
     eviction: PolicyName = "hints",
+    pin_quota: PinQuota | None = None,
+    kv_events: int | None = None,
     tiers: Callable[[KvStorage], Tiers] | None = None,
     clock: Callable[[], float] = time.monotonic,
     check_every_step: bool = False,
@@ -252,7 +261,8 @@ def build_core(
 ) -> EngineCore:
     """Put a decoder, an empty KV pool of `n_slots` tokens and a scheduler together.
 
-    `kv_format` None stores keys and values as they are computed. `tiers` makes slower tiers for the
+    `kv_format` None stores keys and values as they are computed. `kv_events`: how many events
+    `core.cache.events` keeps; None is no log. `tiers` makes slower tiers for the
     pool. `clock` and `check_every_step`: see `EngineCore`. `attention` gives the decoder a backend
     that is measured on this pool; None leaves it the one that it has.
     """
@@ -280,7 +290,11 @@ def build_core(
             plain_pool=kv_format is float_format(dtype),
         )
         decoder.attention = open_attention(attention, shape, storage.layer(0))
-    cache = KvCache(SlotAllocator(n_slots), RadixTree(policy=eviction))
+    cache = KvCache(
+        SlotAllocator(n_slots), RadixTree(policy=eviction), clock=clock, pin_quota=pin_quota
+    )
+    if kv_events is not None:
+        cache.record_events(EventLog(kv_format, max_events=kv_events))
     if tiers is not None:
         cache.attach_tiers(tiers(storage))
     return EngineCore(

@@ -10,9 +10,11 @@ from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.service import ChatService
 
 if TYPE_CHECKING:
+    from agentkit_runtime.attention.select import AttentionName
     from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.kv.hints import Hint
+    from agentkit_runtime.kv.pins import PinQuota
     from agentkit_runtime.kv.policy import PolicyName
     from agentkit_runtime.load import DType, LoadedModel
     from agentkit_runtime.prefixes import Prefixes
@@ -43,7 +45,9 @@ class LocalRuntime:
         weights: str | None = None,
         adapter: str | Path | None = None,
         kv_dtype: str | None = None,
+        attention: AttentionName = "auto",
         eviction: PolicyName = "hints",
+        pin_quota: PinQuota | None = None,
         host_cache_bytes: int | None = None,
         disk_cache: str | Path | None = None,
         disk_cache_bytes: int = 16 << 30,
@@ -62,8 +66,12 @@ class LocalRuntime:
             adapter: folder of a LoRA adapter (PEFT's format) that is merged into the weights.
             kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
                 fp8_e5m2, int8 or int4; None stores them as they are computed.
+            attention: "sdpa" is torch's own, "flashinfer" that package on CUDA; "auto" takes it
+                where it runs.
             eviction: which cached prefixes leave first: "lru", "lfu", "slru", or "hints", which is
                 lru that heeds `advise`.
+            pin_quota: how many tokens may be pinned; None is a quarter of the pool for each tenant,
+                and half of it for all.
             host_cache_bytes: host memory for KV that had to leave the pool; None is none, or 1 GiB
                 in front of a disk cache.
             disk_cache: folder for KV that outlives the process; None keeps none.
@@ -89,7 +97,9 @@ class LocalRuntime:
             weights=weights,
             adapter=None if adapter is None else Path(adapter).expanduser(),
             kv_dtype=kv_dtype,
+            attention=attention,
             eviction=eviction,
+            pin_quota=pin_quota,
             host_cache_bytes=host_cache_bytes,
             disk_cache=folder,
             disk_cache_bytes=disk_cache_bytes,

@@ -19,6 +19,11 @@ class RestoringSlots(LeasedSlots):
         """Report blocks that come and go to `log`. Raises ValueError when tokens are there."""
         self._block_index().log = log
 
+    @property
+    def events(self) -> EventLog | None:
+        """What `record_events` was given."""
+        return None if self._index is None else self._index.log
+
     def attach_tiers(self, tiers: Tiers) -> None:
         """Give evicted blocks to `tiers`. Raises ValueError when tokens are there already."""
         self._block_index().collecting = True

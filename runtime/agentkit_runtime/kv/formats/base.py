@@ -50,4 +50,5 @@ def largest(x: Tensor) -> Tensor:
 
     A new tensor.
     """
-    return torch.linalg.vector_norm(x, float("inf"), dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, float("inf"), dim=-1, keepdim=True)
+    return norm
