@@ -88,6 +88,24 @@ def test_what_a_format_loses_is_lost_and_bounded(
     assert least < float((logits[0] - logits[1]).abs().max()) < most
 
 
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+@pytest.mark.parametrize("form", HERE)
+def test_embedding_and_head_are_the_files_weights_rounded_once(
+    name: str, form: WeightFormat
+) -> None:
+    """Also where they are tied: one matrix is then looked up and multiplied with."""
+    source = open_tiny(name)
+    weights = loaded(source, form)
+    ids = torch.arange(source.config.vocab)
+    embedding = source.tensor("model.embed_tokens.weight")
+    head = embedding if source.config.tied_embeddings else source.tensor("lm_head.weight")
+    found = weights.lm_head(torch.eye(source.config.hidden)).t()
+    allowed = 1 / 127 if form in (WeightFormat.INT8, WeightFormat.INT4) else 2.0**-11
+    for matrix, expected in ((weights.embed.rows(ids), embedding), (found, head)):
+        row_max = expected.abs().amax(-1, keepdim=True)
+        assert bool(((matrix - expected).abs() <= allowed * row_max).all())
+
+
 def test_smaller_formats_take_less_memory() -> None:
     source = open_tiny("llama")
     sizes = {form: loaded(source, form).n_bytes for form in HERE}
