@@ -175,22 +175,20 @@ def test_nobody_leaves_while_the_urgent_request_needs_what_it_computes() -> None
 
 
 def test_who_had_to_leave_is_first_in_its_line() -> None:
-    """However much of another request is cached."""
+    """However urgent another request is that would fit in."""
     options = SchedulerOptions(
-        max_lanes=2, reserve_tokens=0, max_overtakes=0, cached_token_s=10.0, patience_s=1000.0
+        max_lanes=2, reserve_tokens=0, max_overtakes=0, deadline_lead_s=10_000.0, patience_s=1000.0
     )
     sim = simulation(160, options=options)
-    known = prompt_of(9, 20)
-    sim.add(known, 1)
-    sim.drain()
     requests = [sim.add(prompt_of(i, 30), 80) for i in range(2)]
     sim.step()
-    hot = sim.add([*known, 1, 2], 1)
+    urgent = sim.add(prompt_of(9, 5), 1, deadline_s=5_000.0)
+    assert urgent.sequence.rank < min(r.sequence.rank for r in requests)
     while not sim.scheduler.n_preemptions:
         sim.step()
     (gone,) = (r for r in requests if r.sequence.preemptions)
     while gone.sequence in sim.scheduler.waiting:
-        assert hot.started_step is None
+        assert urgent.started_step is None
         sim.step()
     sim.drain()
     for request in requests:
