@@ -93,6 +93,7 @@ async def test_the_async_client_gets_an_answer_and_a_stream(served: Served) -> N
 
 
 def test_the_client_gets_a_stream_with_usage_at_its_end(client: openai.OpenAI) -> None:
+    """R46."""
     stream = client.chat.completions.create(
         model="scripted",
         messages=user("hello"),
@@ -110,6 +111,7 @@ def test_the_client_gets_a_stream_with_usage_at_its_end(client: openai.OpenAI) -
 
 
 def test_cached_tokens_rise_when_a_prompt_comes_again(client: openai.OpenAI) -> None:
+    """R46: usage says how much was read."""
     messages: list[ChatCompletionMessageParam] = [
         {"role": "system", "content": "A rule that no other test has. " * 5},
         *user("hello"),
@@ -155,6 +157,7 @@ def test_a_tool_call_and_its_result_make_a_conversation(client: openai.OpenAI) -
 
 
 def test_a_streamed_call_adds_up_to_the_whole_one(client: openai.OpenAI) -> None:
+    """R43, over the wire."""
     with client.chat.completions.stream(
         model="scripted", messages=user("weather"), tools=[WEATHER]
     ) as stream:

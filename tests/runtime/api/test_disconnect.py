@@ -57,6 +57,7 @@ def read_until(connection: socket.socket, wanted: bytes) -> None:
 
 
 def test_vanishing_in_the_middle_of_a_stream(served: Served) -> None:
+    """R34. Fault: the client was gone, and the answer went on."""
     with asking(served, stream=True) as connection:
         read_until(connection, b'"content":" more"')
         assert not served.idle
@@ -65,6 +66,7 @@ def test_vanishing_in_the_middle_of_a_stream(served: Served) -> None:
 
 
 def test_vanishing_while_an_unstreamed_answer_is_made(served: Served) -> None:
+    """R34. Fault: what was not streamed was never cancelled."""
     before = served.pace.n_tokens
     with asking(served, stream=False):
         wait_until(lambda: served.pace.n_tokens > before + 5)

@@ -78,6 +78,7 @@ def test_a_stream_says_the_role_once_and_the_reason_last() -> None:
 
 
 def test_a_call_streams_its_id_and_name_first_and_then_only_arguments() -> None:
+    """R44."""
     first, second, third, _ = chunks([*call(0, "f", "{", "}"), CALLED])
 
     opening = first.choices[0].delta.tool_calls[0]  # type: ignore[index]
@@ -88,6 +89,7 @@ def test_a_call_streams_its_id_and_name_first_and_then_only_arguments() -> None:
 
 
 def test_usage_comes_in_a_last_chunk_without_choices_when_asked_for() -> None:
+    """R46. Fault: streams said nothing of usage or of cached tokens."""
     *others, last = chunks([ContentDelta("a"), STOP], include_usage=True)
 
     assert last.choices == []

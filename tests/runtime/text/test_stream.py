@@ -77,6 +77,7 @@ def first_stop(stops: list[str], text: str) -> tuple[str, bool]:
 def test_text_is_cut_at_the_first_stop_whatever_the_pieces(
     stops: list[str], pieces: list[str]
 ) -> None:
+    """R41. Fault: a stop string across tokens was shown in part, or missed."""
     assert scan(stops, pieces) == first_stop(stops, "".join(pieces))
 
 
@@ -113,6 +114,7 @@ def test_empty_stop_strings_are_refused() -> None:
 
 
 def test_a_stop_string_across_tokens_is_cut_exactly(smollm2: Tokenizer) -> None:
+    """R41."""
     text = GenerationText(smollm2, ["\nUser:"])
     shown, stopped = "", False
     for token_id in smollm2.encode("The answer is 4.\nUser: next"):
@@ -123,6 +125,7 @@ def test_a_stop_string_across_tokens_is_cut_exactly(smollm2: Tokenizer) -> None:
 
 
 def test_what_was_held_back_comes_out_at_the_end(smollm2: Tokenizer) -> None:
+    """R41. Fault: what could have become a stop string was lost at the end."""
     text = GenerationText(smollm2, ["\nUser:"])
     shown = "".join(text.push(token_id).text for token_id in smollm2.encode("Hi\nUse"))
     assert (shown, text.finish()) == ("Hi", "\nUse")

@@ -135,6 +135,7 @@ def test_text_is_parsed_into_content_and_calls(
 def test_splitting_the_text_anywhere_changes_nothing(
     tool_format: ToolFormat, text: str, expected: Folded
 ) -> None:
+    """R43. Fault: the last brace, the first token or an empty object was lost."""
     assert fold(parse(tool_format, text)) == expected
     for cut in range(1, len(text)):
         assert fold(parse(tool_format, [text[:cut], text[cut:]])) == expected
@@ -168,6 +169,7 @@ FRAGMENTS = st.lists(
 def test_any_pieces_of_any_text_give_the_same(
     fragments: list[str], data: st.DataObject, name: str
 ) -> None:
+    """R43."""
     tool_format = next(form for form in TOOL_FORMATS.values() if form.name == name)
     text = "".join(fragments)
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=6).map(sorted))
@@ -205,9 +207,11 @@ def test_what_a_format_writes_is_what_the_parser_reads(tool_format: ToolFormat) 
 
 
 def test_random_ids_are_unique() -> None:
+    """R44. Fault: the second of parallel calls had no id, or index 0 again."""
     text = "\n".join([HERMES_B] * 50)
     starts = [event for event in parse(HERMES, [text]) if isinstance(event, ToolCallStart)]
     assert len({start.id for start in starts}) == 50
+    assert [start.index for start in starts] == list(range(50))
 
 
 def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None:
