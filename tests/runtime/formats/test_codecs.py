@@ -22,6 +22,14 @@ COARSEST = {
 }
 """Largest error of a number, over the largest number of its head, with the scale's own rounding."""
 
+OWN = {
+    KvFormat.FP8_E4M3: 2**-4,
+    KvFormat.FP8_E5M2: 2**-3,
+    KvFormat.INT8: 2**-8,
+    KvFormat.INT4: 2**-8,
+}
+"""Largest error of the largest number of a head, over itself."""
+
 
 def codec(kv_format: KvFormat, head_dim: int = 64, dtype: torch.dtype = torch.float32) -> Codec:
     return codec_for(kv_format, head_dim=head_dim, compute_dtype=dtype)
@@ -82,7 +90,7 @@ def test_zeros_stay_zeros(kv_format: KvFormat) -> None:
 def test_equal_numbers_keep_their_value(kv_format: KvFormat, value: float) -> None:
     """R28: a constant head makes the range zero, or the scale more than a float16."""
     back = round_trip(kv_format, torch.full((2, 5, 3, 64), value))
-    assert ((back / value - 1).abs() <= 2.0**-8).all()
+    assert ((back / value - 1).abs() <= OWN[kv_format]).all()
 
 
 @pytest.mark.parametrize("kv_format", SCALED)
@@ -92,7 +100,7 @@ def test_one_outlier_costs_no_more_than_its_own_scale(kv_format: KvFormat) -> No
     x[0, 7] = 1e5
     back = round_trip(kv_format, x)
     assert back.isfinite().all()
-    assert float(back[0, 7]) == pytest.approx(1e5, rel=2**-8)
+    assert float(back[0, 7]) == pytest.approx(1e5, rel=OWN[kv_format])
     assert ((back - x).abs() <= 1e5 * COARSEST[kv_format]).all()
 
 
@@ -110,12 +118,13 @@ def test_what_is_not_finite_shows_and_stays_in_its_head(kv_format: KvFormat, bad
 
 @pytest.mark.parametrize("kv_format", FORMATS)
 @pytest.mark.parametrize("seed", range(4))
-def test_what_was_read_and_is_written_again_keeps_its_bytes(kv_format: KvFormat, seed: int) -> None:
+def test_what_was_read_and_is_written_again_keeps_its_value(kv_format: KvFormat, seed: int) -> None:
     own = codec(kv_format)
     x = heads(seed, 200, 3, 64) + heads(seed + 9, 200, 3, 1)  # also groups far from zero
     first = own.encode(x)
     second = own.encode(own.decode(first))
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    if not kv_format.startswith("fp8"):  # twice the codes and half the scale are the same numbers
+        assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert torch.equal(own.decode(first), own.decode(second))
 
 
@@ -150,3 +159,23 @@ def test_an_unknown_format_is_named_with_those_that_are_known(name: str) -> None
 def test_fp8_is_e4m3() -> None:
     assert KvFormat.parse("fp8") is KvFormat.FP8_E4M3
     assert [KvFormat.parse(str(f)) for f in FORMATS] == FORMATS
+
+
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_the_scale_of_an_fp8_head_is_the_best_of_its_octave(dtype: torch.dtype) -> None:
+    kv_format = KvFormat.FP8_E4M3 if dtype is E4M3 else KvFormat.FP8_E5M2
+    x = torch.randn(300, 64, generator=torch.Generator().manual_seed(2)) * 3
+    own = codec(kv_format)
+    _, scale = own.encode(x)
+
+    def error(by: torch.Tensor) -> torch.Tensor:
+        return ((x / by).to(dtype).float() * by - x).square().sum(-1)
+
+    chosen = error(scale.float())
+    assert ((x / scale.float()).abs().amax(-1) <= torch.finfo(dtype).max * 1.01).all()
+    least = x.abs().amax(-1, keepdim=True) / torch.finfo(dtype).max
+    assert float(chosen.sum()) < 0.93 * float(error(least).sum())
+    for step in (2**0.25, 2**0.5):
+        smaller = scale.float() / step
+        fits = (x.abs().amax(-1) / smaller[:, 0]) <= torch.finfo(dtype).max
+        assert float((chosen / error(smaller))[fits].quantile(0.9)) <= 1.03
