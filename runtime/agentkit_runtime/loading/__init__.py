@@ -3,7 +3,7 @@
 `locate` finds or fetches the files (`locate.py` decides, `pull.py` and `hub.py` fetch);
 `open_checkpoint` reads them. `gguf_file.py` owns the GGUF container, `gguf_config.py` and
 `gguf_checkpoint.py` its meaning, `safetensors_dir.py` and `hf_config.py` the Hugging Face folder,
-`layout.py` which tensors there must be.
+`layout.py` which tensors there must be, `lora.py` adapters.
 Nothing here knows tokenizers (see `text/`) or computes with the weights (see `model/`).
 """
 
