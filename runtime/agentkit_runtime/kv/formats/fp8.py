@@ -53,8 +53,9 @@ class Fp8Codec:
         Rounds to a few bits as Veltkamp splits a number, much faster than by way of fp8.
         """
         high = x * self._splitter
-        lost: Tensor = high - (high - x) - x
-        return torch.linalg.vector_norm(lost, dim=-1, keepdim=True)
+        lost = high - (high - x) - x
+        length: Tensor = torch.linalg.vector_norm(lost, dim=-1, keepdim=True)
+        return length
 
     def decode(self, coded: Sequence[Tensor]) -> Tensor:
         """See `Codec.decode`."""
