@@ -168,10 +168,12 @@ class Labels:
                     del self._by_tag[label.tenant, tag]
 
     def _expect(self, tag: tuple[str, str], until_s: float) -> None:
+        is_new = tag not in self._expected
         self._expected[tag] = until_s
         self._expected.move_to_end(tag)
         self._timers.set(tag, until_s, lambda: self._unexpect(tag))
-        self._rank_all(tag)
+        if is_new:  # else said again: there may be thousands of labels, and all have their rank
+            self._rank_all(tag)
         if len(self._expected) > MAX_TAGS:
             self._unexpect(next(iter(self._expected)))
 
@@ -195,7 +197,8 @@ class Labels:
             self._timers.set(label, label.wanted_until_s, lambda: self._rank(label))
         else:
             self._timers.cancel(label)
-        fell = rank < label.rank
+        # What it alone has left falls when it is done, whatever its rank is.
+        fell = rank < label.rank or label.done
         label.rank = rank
         if fell:
             for node in label.ends:

@@ -15,6 +15,8 @@ class Owner(Protocol):
     """Who ended sequences at a node; see `labels`."""
 
     rank: int
+    done: bool
+    """Its session has ended: what it alone has left is wanted by nobody."""
     ends: dict[Node, None]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from agentkit_runtime.kv.node import NORMAL, Node
+from agentkit_runtime.kv.node import DONE, NORMAL, Node
 
 Key = Callable[[Node], Any]
 """What `EvictionPolicy.key` is; keys of one policy can be compared with each other."""
@@ -60,7 +60,9 @@ class Slru:
 class HintedLru:
     """LRU in three ranks: sessions that are done, then ordinary use, then what hints expect soon.
 
-    Without hints it is `Lru`. A leaf that several sessions ended at has the highest of their ranks.
+    Without hints it is `Lru`. What one session alone has left is done with it, also where its tag
+    is expected. A leaf that several left (a front that agents of one type share) has the highest of
+    their ranks, and is ordinary where all of them are done: others will begin with it.
     """
 
     counts_hits = False
@@ -70,7 +72,10 @@ class HintedLru:
         owners = node.owners
         if not owners:
             return NORMAL, node.last_used
-        return max(owner.rank for owner in owners), node.last_used
+        if len(owners) == 1:
+            (owner,) = owners
+            return DONE if owner.done else owner.rank, node.last_used
+        return max(NORMAL, *(owner.rank for owner in owners)), node.last_used
 
 
 def policy(choice: PolicyName | EvictionPolicy) -> EvictionPolicy:

@@ -97,6 +97,47 @@ def test_a_prefix_that_a_live_session_shares_does_not_go_with_the_dead_one() -> 
     assert world.cache.peek(b"n", pack([1] * 10)) == 10
 
 
+def test_a_front_that_several_sessions_have_left_is_ordinary_when_all_are_done() -> None:
+    world = World(200)
+    world.whole(b"n", [9] * 10)
+    for n in range(3):
+        scope = Scope(session=f"reader {n}", tags=frozenset({"reader"}))
+        run = world.begin(b"n", [1] * 10 + [2 + n] * 5, scope)
+        world.compute(run, 15 - run.lease.committed)
+        world.release(run)
+        world.cache.hint(SessionDone(f"reader {n}"))
+    world.cache.evict(15)
+    assert world.cache.peek(b"n", pack([1] * 10)) == 10, "their tails went, not their front"
+    world.check()
+    world.cache.evict(10)
+    assert world.cache.peek(b"n", pack([9] * 10)) == 0, "the oldest of what is ordinary"
+    assert world.cache.peek(b"n", pack([1] * 10)) == 10
+
+
+def test_the_tail_of_a_done_session_goes_first_also_where_its_tag_is_expected(world: World) -> None:
+    world.cache.hint(LikelyNext(frozenset({"writer"}), 60.0, "t"))
+    world.cache.hint(SessionDone("c", "t"))
+    world.cache.hint(LikelyNext(frozenset({"writer"}), 90.0, "t"))
+    world.cache.evict(10)
+    assert kept(world) == "ab"
+    world.check()
+
+
+def test_a_front_that_is_expected_again_outlives_ordinary_prefixes() -> None:
+    world = World(200)
+    for n in range(2):
+        scope = Scope(session=f"reader {n}", tags=frozenset({"reader"}))
+        run = world.begin(b"n", [1] * 10 + [2 + n] * 5, scope)
+        world.compute(run, 15 - run.lease.committed)
+        world.release(run)
+        world.cache.hint(SessionDone(f"reader {n}"))
+    world.whole(b"n", [9] * 10)
+    world.cache.hint(LikelyNext(frozenset({"reader"}), 60.0))
+    world.cache.evict(20)
+    assert world.cache.peek(b"n", pack([1] * 10)) == 10
+    assert world.cache.peek(b"n", pack([9] * 10)) == 0
+
+
 def test_hints_about_another_tenant_s_sessions_do_nothing(world: World) -> None:
     world.cache.hint(SessionDone("c", "intruder"))
     world.cache.hint(SessionWaits("a", 5.0, "intruder"))
