@@ -37,7 +37,7 @@ from agentkit_runtime.loading import Checkpoint, ModelFiles, locate, open_checkp
 from agentkit_runtime.loading.lora import AdaptedCheckpoint, load_adapter
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.model.decoder import Decoder
-from agentkit_runtime.model.linear import WeightFormat
+from agentkit_runtime.model.linear import WeightFormat, fastest_format
 from agentkit_runtime.model.pool_for import pool_for
 from agentkit_runtime.model.weights import load_weights
 from agentkit_runtime.sched.scheduler import SchedulerOptions
@@ -66,7 +66,8 @@ class EngineOptions:
     attention: AttentionName = "auto"
     """"sdpa" is torch's own, "flashinfer" that package on CUDA; "auto" takes it where it runs."""
     weights: str | None = None
-    """Name of a `WeightFormat`: how projections are stored; None is "float"."""
+    """Name of a `WeightFormat`: how projections are stored; None is "float16" on an x86 CPU that
+    computes in float32, else "float"."""
     adapter: Path | None = None
     """Folder of a LoRA adapter (PEFT's format) that is merged into the weights."""
     kv_dtype: str | None = None
@@ -103,7 +104,8 @@ class EngineOptions:
     def __post_init__(self) -> None:
         if self.dtype is not None and self.dtype not in _DTYPES:
             raise ValueError(f"dtype must be one of {sorted(_DTYPES)}, got {self.dtype!r}")
-        WeightFormat.parse(self.weights)
+        if self.weights is not None:
+            WeightFormat.parse(self.weights)
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
         policy(self.eviction)
@@ -141,7 +143,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         UnsupportedModel: the files need something this runtime does not have.
     """
     options = options or EngineOptions()
-    _device(options.device)  # before anything is fetched or read
+    device = _device(options.device)  # before anything is fetched or read
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
     checkpoint = _open(files, options)
     tokenizer, template = load_text(files.tokenizer)
@@ -154,7 +156,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
         tokenizer=tokenizer,
         template=template,
         identity=Identity(
-            weights=_numbers(checkpoint, options),
+            weights=_numbers(checkpoint, weight_format_of(options, device, dtype)),
             dtype=str(dtype),
             kv_dtype=str(kv_format_of(options, dtype)),
             tokenizer=tokenizer.fingerprint,
@@ -191,11 +193,10 @@ def _core_of(
     dtype = _DTYPES[options.dtype or ("float32" if device.type == "cpu" else "bfloat16")]
     config = checkpoint.config
     kv_format = kv_format_of(options, dtype)
+    form = weight_format_of(options, device, dtype)
     decoder = Decoder(
         config,
-        load_weights(
-            checkpoint, device=device, dtype=dtype, form=WeightFormat.parse(options.weights)
-        ),
+        load_weights(checkpoint, device=device, dtype=dtype, form=form),
         SdpaAttention(sliding_window=config.sliding_window),
     )
     pool = pool_size(config, kv_format, device, options.max_slots)
@@ -209,14 +210,14 @@ def _core_of(
         eviction=options.eviction,
         pin_quota=options.pin_quota,
         kv_events=options.kv_events,
-        tiers=_tiers_of(checkpoint, options, dtype),
+        tiers=_tiers_of(checkpoint, options, form, dtype),
         attention=options.attention,
     )
     return core, dtype, pool
 
 
 def _tiers_of(
-    checkpoint: Checkpoint, options: EngineOptions, dtype: torch.dtype
+    checkpoint: Checkpoint, options: EngineOptions, form: WeightFormat, dtype: torch.dtype
 ) -> Callable[[KvStorage], Tiers] | None:
     tiers = options.tiers
     if tiers is None:
@@ -224,15 +225,23 @@ def _tiers_of(
     return lambda storage: open_tiers(
         storage,
         tiers,
-        identity=f"{_numbers(checkpoint, options)}/{dtype}",
+        identity=f"{_numbers(checkpoint, form)}/{dtype}",
         weights=checkpoint.config.block_weights,
         compute_dtype=dtype,
     )
 
 
-def _numbers(checkpoint: Checkpoint, options: EngineOptions) -> str:
+def weight_format_of(
+    options: EngineOptions, device: torch.device, dtype: torch.dtype
+) -> WeightFormat:
+    """Return how projections are stored when the model computes in `dtype` on `device`."""
+    if options.weights is None:
+        return fastest_format(device, dtype)
+    return WeightFormat.parse(options.weights)
+
+
+def _numbers(checkpoint: Checkpoint, form: WeightFormat) -> str:
     """Name the numbers that the decoder computes with: the weights, and how they are stored."""
-    form = WeightFormat.parse(options.weights)
     if form is WeightFormat.FLOAT:
         return checkpoint.fingerprint
     return f"{checkpoint.fingerprint}/{form}"

@@ -61,8 +61,8 @@ class LocalRuntime:
             threads: CPU threads of torch, for the whole process; None leaves torch's choice.
             device: torch device; None takes CUDA when there is one, else the CPU.
             dtype: compute dtype; None is float32 on the CPU and bfloat16 on CUDA.
-            weights: how projections are stored: float, float16 (with float32 arithmetic; fastest on
-                a CPU), int8 or int4; None is float.
+            weights: how projections are stored: float, float16 (with float32 arithmetic), int8 or
+                int4 (for memory, not for speed); None is float16 on an x86 CPU, else float.
             adapter: folder of a LoRA adapter (PEFT's format) that is merged into the weights.
             kv_dtype: how keys and values are stored: float32, bfloat16, float16, fp8 (fp8_e4m3),
                 fp8_e5m2, int8 or int4; None stores them as they are computed.

@@ -9,6 +9,7 @@ from agentkit_runtime.model.linear import (
     DenseMatrix,
     HalfMatrix,
     WeightFormat,
+    fastest_format,
     half_supported,
 )
 
@@ -52,7 +53,14 @@ def test_a_table_gives_rows_in_the_compute_dtype() -> None:
 
 
 def test_formats_are_parsed_by_name() -> None:
-    assert WeightFormat.parse(None) is WeightFormat.FLOAT
     assert WeightFormat.parse("int4") is WeightFormat.INT4
     with pytest.raises(ValueError, match="'float16', 'int8', 'int4', got 'fp4'"):
         WeightFormat.parse("fp4")
+
+
+def test_the_default_is_the_kernel_that_reads_half_the_bytes_where_it_exists() -> None:
+    cpu, meta = torch.device("cpu"), torch.device("meta")
+    here = WeightFormat.FLOAT16 if half_supported(cpu, torch.float32) else WeightFormat.FLOAT
+    assert fastest_format(cpu, torch.float32) is here
+    assert fastest_format(cpu, torch.bfloat16) is WeightFormat.FLOAT
+    assert fastest_format(meta, torch.float32) is WeightFormat.FLOAT
