@@ -19,7 +19,6 @@ from agentkit_runtime.generation.run import Run
 from agentkit_runtime.generation.shortage import StepFailure, halves
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
-from agentkit_runtime.kv.prune import ByNamespace, ByPrefix
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.sched import sequence as sequences
 from agentkit_runtime.sched.scheduler import Scheduler, SchedulerOptions
@@ -195,6 +194,7 @@ class EngineCore:
     def _extend(self, chunk: Chunk, rows: LogitRows, row: int) -> None:
         """Choose tokens after a chunk that reached the end of what was known."""
         sequence = chunk.sequence
+        n_known = sequence.length
         run = self._runs[sequence.request.request_id]
         try:
             output = run.take(rows, row, chunk.draft)
@@ -203,6 +203,7 @@ class EngineCore:
             if output.reason is None:
                 sequence.draft = run.draft(len(self.scheduler.running))
         except Exception as error:  # one bad request must not take the batch down
+            sequence.forget(n_known)  # the caller does not get what this step chose
             self._fail(sequence, f"{type(error).__name__}: {error}")
             return
         if chunk.draft:
@@ -222,14 +223,8 @@ class EngineCore:
         assert lease is not None, "a running sequence holds a lease"
         extents = lease.extents_for(0, lease.committed)
         bad = first_bad_position(self._storage, self._decoder.config.n_layers, extents)
-        if bad is None:
-            return
-        # Behind a published prefix a tenant has few roots: all of them go.
-        everything = ByNamespace(lease.namespace)
-        prefix = ByPrefix(lease.namespace, sequence.key(bad + 1))
-        self.cache.prune(everything if lease.public else prefix)
-        if self.cache.tiers is not None:
-            self.cache.tiers.forget(lease.namespace)
+        if bad is not None:
+            self.cache.forget_spoiled(lease, bad)
 
     # -- the end of a request ------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from agentkit_runtime.kv.prune import (
 from agentkit_runtime.kv.public import Prefix, Published
 from agentkit_runtime.kv.restoring import RestoringSlots
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
-from agentkit_runtime.kv.tokens import count
+from agentkit_runtime.kv.tokens import TOKEN_BYTES, count
 from agentkit_runtime.kv.walk import Walk, walk
 
 __all__ = ["KvCache", "Lease", "PinQuota"]
@@ -176,6 +176,25 @@ class KvCache(RestoringSlots):
                     self._tiers.forget(namespace)
                 self._tiers.forget_blocks(self._index.without_copy(names))
         return report
+
+    def forget_spoiled(self, lease: Lease, position: int) -> None:
+        """Forget all that starts with the first `position + 1` tokens of a running sequence.
+
+        For KV that turned out to be no numbers: whatever attends to it is spoiled, too. A published
+        prefix that it is in is published no longer, and nothing of it is left in slower tiers.
+        """
+        spoiled = lease.tokens[: (position + 1) * TOKEN_BYTES]
+        roots = {lease.namespace}
+        for prefix in self._public:
+            if prefix.public in (lease.namespace, lease.scope.public) and (
+                prefix.tokens.startswith(spoiled)
+            ):
+                roots.add(prefix.public)
+                self._retire(prefix)
+        for root in roots:
+            self.prune(ByPrefix(root, spoiled))
+            if self._tiers is not None:
+                self._tiers.forget(root)
 
     def clear(self, namespace: bytes | None = None) -> int:
         """Forget every unlocked token of one namespace, or of all; returns how many.

@@ -132,6 +132,10 @@ class Sequence:
         """Add a generated token."""
         self.tokens += pack([token_id])
 
+    def forget(self, n_tokens: int) -> None:
+        """Drop the tokens behind the first `n_tokens`, none of which has KV."""
+        del self.tokens[n_tokens * TOKEN_BYTES :]
+
     def stats(self, now_s: float) -> RequestStats:
         """Sum up a finished (or ended) request."""
         started = self.started_s if self.started_s is not None else now_s

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentkit_runtime.generation.shortage import halves
+from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.sched.sequence import Chunk
 from agentkit_runtime.types import Delta, FinishReason, SamplingParams, TextDelta
@@ -248,3 +249,67 @@ def test_an_abort_anywhere_gives_everything_back_within_one_step(
     assert harness.core.stats().held_slots == 0
     for run in runs:
         assert sum(not isinstance(event, Delta) for event in run.events) == 1
+
+
+PUBLIC = b"public"
+
+
+def published_and_spoiled(make: Make) -> tuple[Any, list[int]]:
+    """A harness with a published prefix of 60 tokens, of which one has no number any more."""
+    harness = make()
+    prompt = prompt_of(1, 60)
+    harness.generate(prompt, 0, namespace=PUBLIC)
+    cache = harness.core.cache
+    cache.publish(PUBLIC, pack(prompt))
+    probe = cache.acquire(PUBLIC, pack(prompt))
+    [slot] = probe.extents_for(40, 1)
+    cache.release(probe)
+    harness.core._storage.layer(1).read(slot.start, 1)[1].fill_(float("nan"))
+    return harness, prompt
+
+
+def test_a_published_prefix_whose_kv_went_bad_spoils_one_request_and_not_all(make: Make) -> None:
+    """R11: nobody else would have forgotten it, and all tenants start from it."""
+    harness, prompt = published_and_spoiled(make)
+    scope = Scope(tenant="a", public=PUBLIC)
+    hurt = harness.generate([*prompt, 7], 6, scope=scope)
+    assert hurt.finished.reason is FinishReason.ERROR
+    assert harness.core.cache.published() == []
+    for namespace in (b"ns", PUBLIC):
+        healed = harness.generate([*prompt, 7], 6, namespace=namespace, scope=scope)
+        assert healed.ids == make().generate([*prompt, 7], 6).ids
+
+
+def test_a_published_prefix_that_its_own_root_finds_bad_does_not_stop_the_engine(
+    make: Make,
+) -> None:
+    harness, prompt = published_and_spoiled(make)
+    hurt = harness.generate([*prompt, 7], 6, namespace=PUBLIC)
+    assert hurt.finished.reason is FinishReason.ERROR
+    assert harness.core.cache.published() == []
+    healed = harness.generate([*prompt, 7], 6, namespace=PUBLIC)
+    assert healed.ids == make().generate([*prompt, 7], 6).ids
+
+
+class BreaksAt:
+    """A text stream that fails at its third token."""
+
+    def __init__(self) -> None:
+        self._n = 0
+
+    def push(self, token_id: int) -> TextDelta:
+        self._n += 1
+        if self._n == 3:
+            raise RuntimeError("broken")
+        return TextDelta("")
+
+    def finish(self) -> str:
+        return ""
+
+
+def test_a_token_that_the_caller_did_not_get_is_not_counted(make: Make) -> None:
+    harness = make()
+    run = harness.generate(prompt_of(1, 20), 9, text=BreaksAt())
+    assert run.finished.reason is FinishReason.ERROR
+    assert len(run.ids) == run.finished.stats.completion_tokens == 2
+    assert harness.core.stats().generated_tokens == 2
