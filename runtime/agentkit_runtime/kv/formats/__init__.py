@@ -9,7 +9,8 @@ rotation.py  how keys are turned before they are coded, so that outliers are sma
 
 What a read costs on one core of a busy machine, for 4,096 tokens of 3 heads of 64 in 30 layers, of
 which one query's attention alone takes 40 ms: bfloat16, float16 and int8 12 ms, fp8 26 to 29, int4
-57. A token is written in 40 us a layer (int8) or 155 us (fp8, int4). Nothing of a read is kept: a scratch buffer would save no time, and two reads could not be held.
+57. A token is written in 40 us a layer (int8) or 155 us (fp8, int4). Nothing of a read is kept: a
+scratch buffer would save no time, and two reads could not be held.
 """
 
 from __future__ import annotations
