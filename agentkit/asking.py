@@ -10,6 +10,7 @@ from contextlib import aclosing
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
+from agentkit.hints import conversation_ended, subagents_may_follow
 from agentkit.models.base import ModelRequest
 from agentkit.state import RunState
 
@@ -59,6 +60,7 @@ class ModelTurn:
         """Ask, and yield what the model says."""
         for attempt in itertools.count():
             self._request = self._run.member.request(self._run, self.index, attempt)
+            subagents_may_follow(self._run, self._request)
             builder, has_begun = TurnBuilder(), False
             try:
                 stream = self._run.member.model.stream(self._request)
@@ -83,8 +85,14 @@ class ModelTurn:
             else:
                 turn = self._turn
                 self._run.count_request(turn.usage, turn.timing, turn.verdict)
-                self._run.answered(self._request, turn.length)
+                self._answered(self._request, turn)
                 return
+
+    def _answered(self, request: ModelRequest, turn: Turn) -> None:
+        last = self._run.last_request
+        if last is not None and last.epoch != request.epoch:
+            conversation_ended(self._run)  # as it was before it began anew
+        self._run.answered(request, turn.length)
 
     def _wait_s(self, error: ModelError, attempt: int) -> float | None:
         """Return after how many seconds to ask again; None: not at all."""

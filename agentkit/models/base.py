@@ -187,6 +187,39 @@ class HasWindow(Protocol):
 
 
 @runtime_checkable
+class TakesHints(Protocol):
+    """A model whose cache can be told what will be asked, and what never again.
+
+    Hints are advice: they cost nothing, change no answer and never fail.
+    """
+
+    def likely_next(self, agents: frozenset[str], tenant: str) -> None:
+        """Runs of agents with these names may begin soon."""
+        ...
+
+    def conversation_ended(self, request: ModelRequest) -> None:
+        """Nobody will go on behind this request; others may begin with its front."""
+        ...
+
+
+@runtime_checkable
+class Warms(Protocol):
+    """A model that can fill its cache without answering."""
+
+    async def warm(self, request: ModelRequest, *, keep_s: float | None) -> Usage:
+        """Compute what requests that begin with this one's context will share.
+
+        Args:
+            request: its context is a front, without messages.
+            keep_s: keep it in the cache for so long after each use; None: as long as there is room.
+
+        Raises:
+            ModelError: the model failed, or keeps as much as it can already.
+        """
+        ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """Something that continues a context."""
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, assert_never, cast
 
 from agentkit.blocks import (
@@ -43,12 +43,18 @@ from agentkit.models.waits import ToolWaits
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
 from agentkit_runtime.errors import RequestRejected, RuntimeFault
-from agentkit_runtime.kv.hints import Hint, SessionDone, SessionWaits
-from agentkit_runtime.types import RequestStats, SamplingParams
+from agentkit_runtime.kv.hints import Hint, LikelyNext, SessionDone, SessionWaits
+from agentkit_runtime.types import Priority, RequestStats, SamplingParams
 
 if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
     from agentkit_runtime.local import LocalRuntime
+
+
+_DEFAULT_TENANT = "default"
+_SUBAGENTS_WITHIN_S = 60.0
+"""How long the fronts of subagents are kept for a turn that may call them. Turns seldom last
+longer, and each says it again."""
 
 
 class LocalModel:
@@ -108,22 +114,53 @@ class LocalModel:
         finally:
             self._waits.took(tenant, agent, loop.time() - begun_s)
 
+    def likely_next(self, agents: frozenset[str], tenant: str) -> None:
+        """Keep what runs of these agents begin with; see `TakesHints`."""
+        self._advise(LikelyNext(agents, _SUBAGENTS_WITHIN_S, tenant or _DEFAULT_TENANT))
+
+    def conversation_ended(self, request: ModelRequest) -> None:
+        """Let its tail be the first that is evicted; see `TakesHints`."""
+        self._advise(SessionDone(_session(request), _tenant(request)))
+
+    async def warm(self, request: ModelRequest, *, keep_s: float | None) -> Usage:
+        """Compute a front when nothing else waits, and pin it if it is to be kept; see `Warms`."""
+        # Without a session: a front is its agent's, which its tag says, and no conversation's.
+        front = replace(encode(request), session=None, priority=Priority.BATCH)
+        with self._failures():
+            runtime = await self._registry.get(self._spec, self._options)
+            warmed = await runtime.prefixes.prewarm(
+                front, pin=keep_s is not None, ttl_s=keep_s, name=request.agent
+            )
+        return Usage(
+            input_tokens=warmed.tokens,
+            cache_read_tokens=warmed.cached_tokens,
+            cache_write_tokens=warmed.tokens - warmed.cached_tokens,
+            output_tokens=0,
+        )
+
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the runtime; see `Model.stream`."""
         wanted = encode(request)
         try:
-            runtime = await self._registry.get(self._spec, self._options)
-            async with aclosing(runtime.chat(wanted)) as events:
-                async for event in events:
-                    for translated in _translate(event):
-                        yield translated
+            with self._failures():
+                runtime = await self._registry.get(self._spec, self._options)
+                async with aclosing(runtime.chat(wanted)) as events:
+                    async for event in events:
+                        for translated in _translate(event):
+                            yield translated
+        finally:
+            if not request.reuse.again:
+                self.conversation_ended(request)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Say the runtime's errors in the framework's words."""
+        try:
+            yield
         except RequestRejected as error:
             raise RequestRefused(f"{self.label} refused the request: {error}") from error
         except RuntimeFault as error:
             raise ModelError(f"{self.label} failed: {error}") from error
-        finally:
-            if not request.reuse.again:
-                self._advise(SessionDone(_session(request), _tenant(request)))
 
     def _advise(self, hint: Hint) -> None:
         """Hand a hint over without waiting for it; without an engine it is worth nothing."""
@@ -165,13 +202,18 @@ def encode(request: ModelRequest) -> chat.ChatRequest:
 
 
 def _tenant(request: ModelRequest) -> str:
-    return request.tenant or "default"
+    return request.tenant or _DEFAULT_TENANT
 
 
 def _session(request: ModelRequest) -> str:
-    """Which tail of the cache the request works on; one of its own where nobody will go on."""
+    """Which tail of the cache the request works on: a run's own, and a new one in each epoch.
+
+    A session holds the runs of subagents, too: a root that waits for them must not seem to be back
+    when one of them asks.
+    """
     session = request.session or request.run_id
-    return session if request.reuse.again else f"{session}/{request.request_id}"
+    own = session if session == request.run_id else f"{session}/{request.run_id}"
+    return f"{own}#{request.epoch}" if request.epoch else own
 
 
 def wire(request: ModelRequest) -> bytes:

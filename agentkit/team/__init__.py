@@ -9,6 +9,7 @@ builds.py    builds a team to look at its fronts, here and in other processes; f
 delegate.py  a subagent as a tool
 fan_out.py   many tasks at once; failures are results
 spawn.py     runs one subagent below a run
+warm.py      fills caches with the members' fronts before anybody asks
 """
 
 from __future__ import annotations
@@ -16,5 +17,6 @@ from __future__ import annotations
 from agentkit.result import Failed, Ok, Outcome
 from agentkit.team.epoch import begin_epoch
 from agentkit.team.fan_out import FanOut, Task, fan_out
+from agentkit.team.warm import warm
 
-__all__ = ["Failed", "FanOut", "Ok", "Outcome", "Task", "begin_epoch", "fan_out"]
+__all__ = ["Failed", "FanOut", "Ok", "Outcome", "Task", "begin_epoch", "fan_out", "warm"]

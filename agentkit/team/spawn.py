@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 from agentkit.blocks import UserMessage
 from agentkit.events import RunEnd
+from agentkit.hints import conversation_ended
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
 from agentkit.state import ListenerFailed, RunState
@@ -51,6 +52,7 @@ async def run_below(
     except Exception as error:
         outcome = Failed(path=run.path, task=task, error=error, record=run.record())
     finally:
+        conversation_ended(run)
         if on_begin is not None:
             on_begin()
     parent.count_child(outcome)

@@ -11,6 +11,7 @@ from agentkit import Agent, Settings, ToolChoice, fan_out, tool
 from agentkit.blocks import AssistantMessage, ToolMessage
 from agentkit.events import TextDelta
 from agentkit.models.local import LocalModel, engine_registry
+from agentkit.team import warm
 
 SHORT = Settings(max_tokens=6)
 
@@ -66,6 +67,26 @@ async def test_a_second_turn_reads_everything_that_the_first_one_left(model: Loc
     assert (second.usage.cache_read_tokens or 0) >= known - 1
     assert second.cache.total.ttft_first_s is not None
     assert second.finish in ("stop", "length")
+
+
+async def test_a_warmed_team_computes_only_what_it_is_asked(model: LocalModel) -> None:
+    team = Boss(model=model, rules="Count with care, and answer in one short sentence, always.")
+
+    cold = await warm(team)
+    kept = await warm(team, keep_s=60.0)
+    done = await fan_out(team, [(Counter, "tree"), (Speller, "root")])
+
+    assert list(cold) == list(kept) == ["boss", "boss/counter", "boss/speller"]
+    assert (cold["boss"].cache_read_tokens or 0) < 10, "its rules are new"
+    assert (cold["boss/speller"].cache_read_tokens or 0) > 50, "the team's rules and tools"
+    assert {usage.cache_write_tokens for usage in kept.values()} == {0}
+    for request in done.requests:
+        computed = (request.usage.input_tokens or 0) - (request.usage.cache_read_tokens or 0)
+        assert computed < 20
+    runtime = await engine_registry().get(model._spec, model._options)
+    pins = await runtime.prefixes.pins("default")
+    assert {pin.name for pin in pins} == {"boss", "counter", "speller"}
+    assert {pin.ttl_s for pin in pins} == {60.0}
 
 
 async def test_a_required_call_is_made_under_the_grammar_and_its_tool_runs(

@@ -13,16 +13,16 @@ from agentkit.blocks import ToolCall
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, TextDelta, fold
-from agentkit.models.base import HasWindow, KeepsAlive, Model, ModelRequest, Reuse
+from agentkit.models.base import HasWindow, KeepsAlive, Model, ModelRequest, Reuse, Warms
 from agentkit.models.engines import EngineRegistry, Options
 from agentkit.models.local import LocalModel
 from agentkit.models.waits import FIRST_GUESS_S, ToolWaits
 from agentkit.toolset import Toolset
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
-from agentkit_runtime.errors import EngineStopped, RequestRejected
+from agentkit_runtime.errors import EngineStopped, PinRefused, RequestRejected
 from agentkit_runtime.kv.hints import Hint, SessionDone, SessionWaits
-from agentkit_runtime.types import RequestStats
+from agentkit_runtime.types import Priority, RequestStats
 
 STATS = RequestStats(
     prompt_tokens=100, cached_tokens=80, completion_tokens=7, queue_s=0.0, ttft_s=0.1, total_s=0.2
@@ -160,14 +160,14 @@ async def test_a_run_that_waits_for_its_tools_says_so() -> None:
     runtime = FakeRuntime(chat.ChatFinished(reason="stop", stats=STATS))
     local = model(runtime)
     assert isinstance(local, KeepsAlive)
-    asking = replace(REQUEST, session="talk", tenant="acme")
+    asking = replace(REQUEST, session="r", tenant="acme")
     async for _ in local.stream(asking):
         pass
     async with local.kept_alive(asking, lambda *_: None):
         told = list(runtime.advice)
 
-    assert told == [SessionWaits("talk", FIRST_GUESS_S, "acme")]
-    assert (runtime.asked[0].session, runtime.asked[0].tenant) == ("talk", "acme")
+    assert told == [SessionWaits("r", FIRST_GUESS_S, "acme")]
+    assert (runtime.asked[0].session, runtime.asked[0].tenant) == ("r", "acme")
     assert runtime.asked[0].tags == {"a"}
 
 
@@ -176,14 +176,37 @@ async def test_without_an_engine_a_wait_is_told_to_nobody() -> None:
         pass
 
 
-async def test_a_side_call_has_a_tail_of_its_own_that_is_done_at_once() -> None:
+async def test_a_request_that_nobody_goes_on_from_is_done_at_its_end() -> None:
     runtime = FakeRuntime(chat.ChatFinished(reason="stop", stats=STATS))
-    side = replace(REQUEST, session="talk", reuse=Reuse(again=False))
-    async for _ in model(runtime).stream(side):
+    last = replace(REQUEST, session="talk", reuse=Reuse(again=False))
+    async for _ in model(runtime).stream(last):
         pass
 
-    assert runtime.asked[0].session == "talk/r-0-0"
-    assert runtime.advice == [SessionDone("talk/r-0-0", "default")]
+    assert runtime.asked[0].session == "talk/r", "a run below the one that the session is named for"
+    assert runtime.advice == [SessionDone("talk/r", "default")]
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind"),
+    [(RequestRejected("no front"), RequestRefused), (PinRefused("quota of 8 tokens"), ModelError)],
+)
+async def test_what_cannot_be_warmed_is_said_in_our_words(
+    problem: Exception, kind: type[ModelError]
+) -> None:
+    class Prefixes:
+        async def prewarm(self, request: chat.ChatRequest, **how: object) -> None:
+            assert request.session is None, "a front is no conversation's"
+            assert request.priority is Priority.BATCH
+            assert how == {"pin": True, "ttl_s": 60.0, "name": "a"}
+            raise problem
+
+    class Warmed(FakeRuntime):
+        prefixes = Prefixes()
+
+    local = model(Warmed())
+    assert isinstance(local, Warms)
+    with pytest.raises(kind, match=f"local:fake .*{problem}"):
+        await local.warm(REQUEST, keep_s=60.0)
 
 
 def test_waits_are_learned_for_each_agent_of_each_tenant() -> None:
