@@ -8,12 +8,19 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from agentkit_runtime import cli
+from agentkit_runtime import cli, cli_serve
+from agentkit_runtime.attention.select import ATTENTION_NAMES
+from agentkit_runtime.errors import ModelNotFound
+from agentkit_runtime.kv.policy import PolicyName
+from agentkit_runtime.load import DType
+from agentkit_runtime.local import LocalRuntime
+from agentkit_runtime.model.linear import WeightFormat
 from tests.runtime.service.scripted import BOUND_S
 
 ROOT = Path(__file__).parents[3]
@@ -39,6 +46,54 @@ def test_help_names_the_commands_and_the_defaults() -> None:
         "--disk-cache",
     ):
         assert expected in text
+
+
+def test_help_needs_no_torch() -> None:
+    code = "import sys, agentkit_runtime.cli; sys.exit('torch' in sys.modules)"
+    path = os.pathsep.join([str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")])
+
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+
+    assert done.returncode == 0
+
+
+def test_the_choices_are_those_of_the_runtime() -> None:
+    assert get_args(cli_serve.DType) == get_args(DType)
+    assert set(get_args(cli_serve.Weights)) == set(WeightFormat)
+    assert get_args(cli_serve.Attention) == ATTENTION_NAMES
+    assert {*get_args(cli_serve.Eviction), "hints"} == set(get_args(PolicyName))
+
+
+def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    loaded: dict[str, object] = {}
+
+    def load(spec: str, **options: object) -> None:
+        loaded.update(options, spec=spec)
+        raise ModelNotFound("as far as this")
+
+    monkeypatch.setattr(LocalRuntime, "load", load)
+    run(
+        *("serve", "model", "--port", "0", "--slots", "64", "--threads", "1", "--device", "cpu"),
+        *("--dtype", "bfloat16", "--weights", "int8", "--adapter", str(tmp_path)),
+        *("--kv-dtype", "fp8", "--attention", "sdpa", "--eviction", "slru"),
+        *("--host-cache", "2kB", "--disk-cache", str(tmp_path), "--disk-cache-size", "3KiB"),
+    )
+
+    assert loaded == {
+        "spec": "model",
+        "max_slots": 64,
+        "threads": 1,
+        "device": "cpu",
+        "dtype": "bfloat16",
+        "weights": "int8",
+        "adapter": tmp_path,
+        "kv_dtype": "fp8",
+        "attention": "sdpa",
+        "eviction": "slru",
+        "host_cache_bytes": 2_000,
+        "disk_cache": tmp_path,
+        "disk_cache_bytes": 3_072,
+    }
 
 
 @pytest.mark.parametrize("command", ["serve", "pull"])
@@ -80,6 +135,13 @@ def test_an_address_that_others_can_reach_is_warned_about(host: str, warns: bool
         ("--slots", "-1"),
         ("--kv-dtype", "int3"),
         ("--host-cache", "much"),
+        ("--disk-cache-size", "much"),
+        ("--weights", "int3"),
+        ("--dtype", "int8"),
+        ("--attention", "none"),
+        ("--eviction", "hints"),
+        ("--adapter", "/no/such/folder"),
+        ("--port", "0", "--device", "abacus"),
         ("--nonsense",),
     ],
 )
