@@ -11,7 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentkit_runtime.types import Priority, RequestStats, SamplingParams
+from agentkit_runtime.checks import require_instance, require_text, require_texts, require_whole
+from agentkit_runtime.types import (
+    MAX_SPECULATE,
+    Priority,
+    RequestStats,
+    SamplingParams,
+    require_deadline,
+)
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -79,6 +86,21 @@ class ChatRequest:
     """Seconds after which the answer ends, finished or not; None waits for ever."""
     speculate: int = 0
     """Most tokens that are guessed ahead in a step; the answer is the same either way."""
+
+    def __post_init__(self) -> None:
+        require_instance("messages", self.messages, tuple)
+        require_instance("tools", self.tools, tuple)
+        if self.allowed_tools is not None:
+            require_texts("allowed_tools", self.allowed_tools, frozenset)
+        require_instance("sampling", self.sampling, SamplingParams)
+        require_text("tenant", self.tenant)
+        for name in ("request_id", "session"):
+            if getattr(self, name) is not None:
+                require_text(name, getattr(self, name))
+        require_texts("tags", self.tags, frozenset)
+        require_instance("priority", self.priority, Priority)
+        require_deadline(self.deadline_s)
+        require_whole("speculate", self.speculate, least=0, most=MAX_SPECULATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

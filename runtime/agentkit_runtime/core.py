@@ -19,6 +19,7 @@ from agentkit_runtime.generation.run import Run
 from agentkit_runtime.generation.shortage import StepFailure, halves
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
+from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.sched import sequence as sequences
 from agentkit_runtime.sched.scheduler import Scheduler, SchedulerOptions
@@ -64,6 +65,10 @@ class EngineCore:
         n_prompt = len(request.prompt)
         if not request.prompt:
             raise RequestRejected("the prompt has no tokens", field="prompt")
+        try:
+            pack(request.prompt)
+        except (TypeError, OverflowError) as error:
+            raise RequestRejected(f"token ids must be int32: {error}", field="prompt") from error
         # Without a token to generate, the prompt may take all of it.
         room = 0 if request.sampling.max_tokens == 0 else 1
         bound = min(config.max_position, self.cache.n_slots) - room
@@ -73,10 +78,11 @@ class EngineCore:
                 f"(context {config.max_position}, KV slots {self.cache.n_slots})",
                 field="prompt",
             )
-        worst = max(request.prompt)
-        if min(request.prompt) < 0 or worst >= config.vocab:
+        least, most = min(request.prompt), max(request.prompt)
+        if least < 0 or most >= config.vocab:
+            wrong = least if least < 0 else most
             raise RequestRejected(
-                f"token ids must be in [0, {config.vocab}), got {worst}", field="prompt"
+                f"token ids must be in [0, {config.vocab}), got {wrong}", field="prompt"
             )
 
     def add(self, request: GenerateRequest, emit: Callable[[EngineEvent], None]) -> None:

@@ -19,6 +19,7 @@ from agentkit_runtime.attention.select import (
     open_attention,
 )
 from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size, free_host_bytes
+from agentkit_runtime.checks import require_instance, require_text, require_whole
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import RuntimeFault
@@ -108,13 +109,21 @@ class EngineOptions:
             WeightFormat.parse(self.weights)
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
+        require_text("eviction", self.eviction)
         policy(self.eviction)
         if self.attention not in ATTENTION_NAMES:
             raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
-        for name in ("max_slots", "threads", "kv_events", "host_cache_bytes", "disk_cache_bytes"):
+        require_whole("disk_cache_bytes", self.disk_cache_bytes, least=1)
+        for name in ("max_slots", "threads", "kv_events", "host_cache_bytes"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value!r}")
+            if value is not None:
+                require_whole(name, value, least=1)
+        for name in ("adapter", "disk_cache"):
+            if getattr(self, name) is not None:
+                require_instance(name, getattr(self, name), Path)
+        if self.pin_quota is not None:
+            require_instance("pin_quota", self.pin_quota, PinQuota)
+        require_instance("scheduler", self.scheduler, SchedulerOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from agentkit_runtime.checks import (
+    require_instance,
+    require_number,
+    require_text,
+    require_texts,
+    require_whole,
+)
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 
 if TYPE_CHECKING:
@@ -66,20 +73,18 @@ class SamplingParams:
     """Generation ends before any of these strings; the string itself is not emitted."""
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.temperature <= 100.0:
-            raise ValueError(f"temperature must be between 0 and 100, got {self.temperature!r}")
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be 0 (off) or positive, got {self.top_k!r}")
-        if not 0.0 < self.top_p <= 1.0:
+        require_number("temperature", self.temperature, least=0, most=100)
+        require_whole("top_k", self.top_k, least=0)
+        require_number("top_p", self.top_p, least=0, most=1)
+        if self.top_p == 0.0:
             raise ValueError(f"top_p must be in (0, 1], got {self.top_p!r}")
-        if self.max_tokens is not None and self.max_tokens < 0:
-            raise ValueError(
-                f"max_tokens must be 0 (only fill the cache) or positive, got {self.max_tokens!r}"
-            )
-        if self.logprobs is not None and not 0 <= self.logprobs <= MAX_LOGPROBS:
-            raise ValueError(
-                f"logprobs must be between 0 and {MAX_LOGPROBS}, got {self.logprobs!r}"
-            )
+        if self.seed is not None:
+            require_whole("seed", self.seed, least=-(2**63), most=2**64 - 1)
+        if self.max_tokens is not None:
+            require_whole("max_tokens", self.max_tokens, least=0)
+        if self.logprobs is not None:
+            require_whole("logprobs", self.logprobs, least=0, most=MAX_LOGPROBS)
+        require_texts("stop", self.stop, tuple)
         if any(not text for text in self.stop):
             raise ValueError("stop must not contain empty strings")
 
@@ -147,10 +152,21 @@ class GenerateRequest:
     `MAX_SPECULATE`; 0 is off. The output is the same either way."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.speculate <= MAX_SPECULATE:
-            raise ValueError(
-                f"speculate must be between 0 (off) and {MAX_SPECULATE}, got {self.speculate!r}"
-            )
+        # What is wrong here would be found by the engine's thread, and end it for everybody.
+        require_text("request_id", self.request_id)
+        require_instance("prompt", self.prompt, tuple)
+        require_instance("namespace", self.namespace, bytes)
+        require_instance("sampling", self.sampling, SamplingParams)
+        require_instance("scope", self.scope, Scope)
+        require_instance("priority", self.priority, Priority)
+        require_deadline(self.deadline_s)
+        require_whole("speculate", self.speculate, least=0, most=MAX_SPECULATE)
+
+
+def require_deadline(seconds: object) -> None:
+    """Raise ValueError for a `deadline_s` that is no time from now."""
+    if seconds is not None:
+        require_number("deadline_s", seconds, least=0, finite=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentkit_runtime.checks import require_number, require_text, require_texts
+
 MAX_EXPECTED_S = 3_600.0
 """Longest time that a hint keeps anything; longer ones are cut to it."""
 
@@ -24,8 +26,9 @@ class SessionWaits:
     tenant: str = ""
 
     def __post_init__(self) -> None:
-        if not self.expected_s >= 0.0:
-            raise ValueError(f"expected_s must not be negative, got {self.expected_s!r}")
+        require_text("session", self.session)
+        require_text("tenant", self.tenant)
+        require_number("expected_s", self.expected_s, least=0, finite=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,10 @@ class SessionDone:
 
     session: str
     tenant: str = ""
+
+    def __post_init__(self) -> None:
+        require_text("session", self.session)
+        require_text("tenant", self.tenant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +55,9 @@ class LikelyNext:
     tenant: str = ""
 
     def __post_init__(self) -> None:
-        if not self.within_s >= 0.0:
-            raise ValueError(f"within_s must not be negative, got {self.within_s!r}")
+        require_texts("tags", self.tags, frozenset)
+        require_text("tenant", self.tenant)
+        require_number("within_s", self.within_s, least=0, finite=False)
 
 
 Hint = SessionWaits | SessionDone | LikelyNext

@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from agentkit_runtime.checks import require_whole
 from agentkit_runtime.errors import PinRefused
 from agentkit_runtime.kv.node import Node
 from agentkit_runtime.kv.timers import Timers
@@ -32,8 +33,8 @@ class PinQuota:
     def __post_init__(self) -> None:
         for name in ("per_tenant", "total"):
             limit = getattr(self, name)
-            if limit is not None and limit < 0:
-                raise ValueError(f"{name} must not be negative, got {limit!r}")
+            if limit is not None:
+                require_whole(name, limit, least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

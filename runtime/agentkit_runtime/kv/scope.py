@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentkit_runtime.checks import require_instance, require_text, require_texts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -20,6 +22,14 @@ class Scope:
     """Which conversation: its hints say when its tail will be wanted again."""
     tags: frozenset[str] = frozenset()
     """Free labels, such as the agent's type; prefixes can be pruned and hinted at by them."""
+
+    def __post_init__(self) -> None:
+        require_text("tenant", self.tenant)
+        if self.public is not None:
+            require_instance("public", self.public, bytes)
+        if self.session is not None:
+            require_text("session", self.session)
+        require_texts("tags", self.tags, frozenset)
 
 
 NO_SCOPE = Scope()

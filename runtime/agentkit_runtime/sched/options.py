@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from agentkit_runtime.checks import (
+    require_instance,
+    require_number,
+    require_text,
+    require_whole,
+)
 
 SHARED_MIN_TOKENS = 16
 """A neighbour that computes fewer tokens for both (a template's header) is not worth a wait."""
 
 HEADROOM_TOKENS = 16
 """Slots kept for each running lane when another is admitted, so that admission does not preempt."""
+
+LEAST_WEIGHT = 1e-6
+"""Smallest share of a tenant: with none at all it would wait until it is old, each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,27 +76,17 @@ class SchedulerOptions:
             "turns_per_old",
             "max_restores",
         ):
-            self._at_least(name, 1)
-        for name in (
-            "reserve_tokens",
-            "cached_token_s",
-            "returning_s",
-            "patience_s",
-            "max_overtakes",
-            "max_preemptions",
-        ):
-            self._at_least(name, 0)
+            require_whole(name, getattr(self, name), least=1)
+        for name in ("reserve_tokens", "max_overtakes", "max_preemptions"):
+            require_whole(name, getattr(self, name), least=0)
+        for name in ("cached_token_s", "returning_s", "patience_s"):
+            require_number(name, getattr(self, name), least=0)
         if self.mixed_prefill_tokens is not None:
-            self._at_least("mixed_prefill_tokens", 1)
+            require_whole("mixed_prefill_tokens", self.mixed_prefill_tokens, least=1)
         if self.deadline_lead_s is not None:
-            self._at_least("deadline_lead_s", 0)
+            require_number("deadline_lead_s", self.deadline_lead_s, least=0)
+        require_instance("preempt_for_priority", self.preempt_for_priority, bool)
+        require_instance("tenant_weights", self.tenant_weights, Mapping)
         for tenant, weight in self.tenant_weights.items():
-            if not 0.0 < weight < math.inf:
-                raise ValueError(
-                    f"the weight of tenant {tenant!r} must be positive and finite, got {weight!r}"
-                )
-
-    def _at_least(self, name: str, least: int) -> None:
-        value = getattr(self, name)
-        if not least <= value < math.inf:
-            raise ValueError(f"{name} must be finite and at least {least}, got {value!r}")
+            require_text("a tenant's name in tenant_weights", tenant)
+            require_number(f"the weight of tenant {tenant!r}", weight, least=LEAST_WEIGHT)

@@ -386,3 +386,11 @@ def test_a_long_random_day_leaks_no_slot_and_equals_the_uncached_oracle(make: Ma
         assert run.ids == expected[: len(run.ids)]
         if run.finished.reason is not FinishReason.ABORT:
             assert run.ids
+
+
+@pytest.mark.parametrize("token", [1.5, "7", None, 2**31, 2**80, -1, VOCAB])
+def test_what_is_no_token_is_refused_before_the_engine_sees_it(make: Make, token: Any) -> None:
+    """The engine's thread could only die of it, with all that runs there."""
+    with pytest.raises(RequestRejected, match="token ids must be") as caught:
+        make().add([1, token, 2])
+    assert caught.value.field == "prompt"

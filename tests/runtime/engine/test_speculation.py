@@ -253,5 +253,5 @@ def test_a_draft_ends_before_the_end_of_a_reply_and_where_there_is_no_room() -> 
 
 @pytest.mark.parametrize("speculate", [-1, 65])
 def test_how_much_is_guessed_has_bounds(make: Make, speculate: int) -> None:
-    with pytest.raises(ValueError, match=f"between 0 .off. and 64, got {speculate}"):
+    with pytest.raises(ValueError, match=f"between 0 and 64, got {speculate}"):
         make().add([1, 2], speculate=speculate)

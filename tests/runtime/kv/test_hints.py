@@ -230,7 +230,7 @@ def test_a_session_that_was_forgotten_while_it_ran_leaves_ordinary_prefixes(worl
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
 def test_times_before_now_are_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match="expected_s must not be negative"):
+    with pytest.raises(ValueError, match=r"expected_s must (not be negative|be a number)"):
         SessionWaits("s", seconds)
-    with pytest.raises(ValueError, match="within_s must not be negative"):
+    with pytest.raises(ValueError, match=r"within_s must (not be negative|be a number)"):
         LikelyNext(frozenset(), seconds)

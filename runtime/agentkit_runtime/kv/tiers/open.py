@@ -11,6 +11,7 @@ from typing import Protocol
 
 import torch
 
+from agentkit_runtime.checks import require_instance, require_whole
 from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.kv.tiers import measure
 from agentkit_runtime.kv.tiers.breakeven import ComputeCost
@@ -35,8 +36,9 @@ class TierOptions:
 
     def __post_init__(self) -> None:
         for name in ("host_bytes", "disk_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+            require_whole(name, getattr(self, name), least=1)
+        if self.disk_folder is not None:
+            require_instance("disk_folder", self.disk_folder, Path)
 
 
 class Pool(RowStore, Protocol):
