@@ -74,8 +74,8 @@ def test_packages_do_not_import_each_other(package: str, forbidden: str) -> None
 @pytest.mark.parametrize(
     ("folder", "may_import"),
     [
-        ("kv", {"kv", "errors", "types"}),
-        ("sched", {"sched", "kv", "errors", "types"}),
+        ("kv", {"kv", "checks", "errors", "types"}),
+        ("sched", {"sched", "kv", "checks", "errors", "types"}),
         ("attention", {"attention", "kv"}),
         ("model", {"model", "attention", "kv", "errors", "types"}),
         ("loading", {"loading", "model", "errors"}),
