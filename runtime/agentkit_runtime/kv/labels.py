@@ -2,15 +2,16 @@
 
 A label does not protect anything. It gives the leaves where its sequences ended a rank for the
 policy `hints`, and lets pruning find them. When a leaf is evicted its labels go to its parent, so
-that a half-evicted session is still known. Labels, tags and hints are bounded: the session that
-was used longest ago is forgotten first, and then its prefixes are ordinary ones.
+that a half-evicted session is still known. Labels, tags and hints are bounded: of the tenant that
+has too many, the session that was used longest ago is forgotten first, and then its prefixes are
+ordinary ones.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 
+from agentkit_runtime.kv.fair import FairlyRecent
 from agentkit_runtime.kv.hints import (
     MAX_EXPECTED_S,
     Hint,
@@ -55,9 +56,9 @@ class Labels:
         self._tree = tree
         self._timers = timers
         self._clock = clock
-        self._labels: OrderedDict[tuple[str, str | frozenset[str]], Label] = OrderedDict()
+        self._labels: FairlyRecent[str | frozenset[str], Label] = FairlyRecent()
         self._by_tag: dict[tuple[str, str], dict[Label, None]] = {}
-        self._expected: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._expected: FairlyRecent[str, float] = FairlyRecent()
 
     def begin(self, scope: Scope, node: Node) -> Label | None:
         """A sequence starts at `node`; its session is back. None when the scope has no label."""
@@ -86,13 +87,13 @@ class Labels:
         now_s = self._clock()
         match hint:
             case SessionWaits():
-                label = self._labels.get((hint.tenant, hint.session))
+                label = self._labels.get(hint.tenant, hint.session)
                 if label is not None:
                     label.done = False
                     label.wanted_until_s = now_s + min(hint.expected_s, MAX_EXPECTED_S)
                     self._rank(label)
             case SessionDone():
-                label = self._labels.get((hint.tenant, hint.session))
+                label = self._labels.get(hint.tenant, hint.session)
                 if label is not None:
                     label.done = True
                     label.wanted_until_s = 0.0
@@ -104,7 +105,7 @@ class Labels:
 
     def with_session(self, tenant: str, session: str) -> list[Label]:
         """The label of a session, if it is known."""
-        label = self._labels.get((tenant, session))
+        label = self._labels.get(tenant, session)
         return [] if label is None else [label]
 
     def with_tag(self, tenant: str, tag: str) -> list[Label]:
@@ -113,7 +114,7 @@ class Labels:
 
     def expects(self, scope: Scope) -> bool:
         """Whether a hint said that this session, or one of these tags, would come about now."""
-        label = None if scope.session is None else self._labels.get((scope.tenant, scope.session))
+        label = None if scope.session is None else self._labels.get(scope.tenant, scope.session)
         if label is not None and label.wanted_until_s > self._clock():
             return True
         return any((scope.tenant, tag) in self._expected for tag in scope.tags)
@@ -129,30 +130,31 @@ class Labels:
                 self._tree.requeue(node)
         label.ends.clear()
         self._timers.cancel(label)
-        self._labels.pop(_key(label.tenant, label.session, label.tags), None)
+        self._labels.pop(label.tenant, _key(label.session, label.tags))
         self._untag(label)
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def all(self) -> list[Label]:
-        """Every label, the one used longest ago first."""
-        return list(self._labels.values())
+        """Every label; of each tenant the one used longest ago first."""
+        return list(self._labels)
 
     def _label(self, scope: Scope) -> Label:
-        key = _key(scope.tenant, scope.session, scope.tags)
-        label = self._labels.get(key)
+        key = _key(scope.session, scope.tags)
+        label = self._labels.get(scope.tenant, key)
         if label is None:
             if len(self._labels) >= MAX_OWNERS:
-                self.forget(next(iter(self._labels.values())))
-            label = self._labels[key] = Label(scope.tenant, scope.session, scope.tags)
+                oldest = self._labels.get(*self._labels.surplus(scope.tenant))
+                assert oldest is not None, "the surplus is one of them"
+                self.forget(oldest)
+            label = Label(scope.tenant, scope.session, scope.tags)
             self._tag(label)
-        else:
-            self._labels.move_to_end(key)
-            if label.tags != scope.tags:
-                self._untag(label)
-                label.tags = scope.tags
-                self._tag(label)
+        elif label.tags != scope.tags:
+            self._untag(label)
+            label.tags = scope.tags
+            self._tag(label)
+        self._labels.set(scope.tenant, key, label)
         return label
 
     def _tag(self, label: Label) -> None:
@@ -169,16 +171,15 @@ class Labels:
 
     def _expect(self, tag: tuple[str, str], until_s: float) -> None:
         is_new = tag not in self._expected
-        self._expected[tag] = until_s
-        self._expected.move_to_end(tag)
+        if is_new and len(self._expected) >= MAX_TAGS:
+            self._unexpect(self._expected.surplus(tag[0]))
+        self._expected.set(*tag, until_s)
         self._timers.set(tag, until_s, lambda: self._unexpect(tag))
         if is_new:  # else said again: there may be thousands of labels, and all have their rank
             self._rank_all(tag)
-        if len(self._expected) > MAX_TAGS:
-            self._unexpect(next(iter(self._expected)))
 
     def _unexpect(self, tag: tuple[str, str]) -> None:
-        del self._expected[tag]
+        self._expected.pop(*tag)
         self._timers.cancel(tag)
         self._rank_all(tag)
 
@@ -205,7 +206,5 @@ class Labels:
                 self._tree.requeue(node)
 
 
-def _key(
-    tenant: str, session: str | None, tags: frozenset[str]
-) -> tuple[str, str | frozenset[str]]:
-    return tenant, tags if session is None else session
+def _key(session: str | None, tags: frozenset[str]) -> str | frozenset[str]:
+    return tags if session is None else session

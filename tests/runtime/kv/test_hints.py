@@ -234,3 +234,34 @@ def test_times_before_now_are_refused(seconds: float) -> None:
         SessionWaits("s", seconds)
     with pytest.raises(ValueError, match=r"within_s must (not be negative|be a number)"):
         LikelyNext(frozenset(), seconds)
+
+
+def test_a_tenant_with_endless_sessions_and_tags_takes_no_protection_from_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Names are free: else whoever invents enough of them decides what others keep."""
+    monkeypatch.setattr(labels_module, "MAX_OWNERS", 6)
+    monkeypatch.setattr(labels_module, "MAX_TAGS", 6)
+    world = World(200)
+    for index in range(2):
+        scope = Scope(tenant="quiet", session=f"s{index}")
+        world.whole(b"quiet", [index] * 5, scope)
+    world.whole(b"quiet", [7] * 5, Scope(tenant="quiet", tags=frozenset({"tag"})))
+    world.cache.hint(SessionWaits("s0", 60.0, "quiet"))
+    world.cache.hint(LikelyNext(frozenset({"tag"}), 60.0, "quiet"))
+    for index in range(20):
+        world.whole(b"loud", [index] * 5, Scope(tenant="loud", session=f"s{index}"))
+        world.cache.hint(SessionWaits(f"s{index}", 60.0, "loud"))
+        world.cache.hint(LikelyNext(frozenset({f"tag {index}", "tag"}), 60.0, "loud"))
+    world.check()
+
+    assert len(world.cache._labels) == 6
+    assert world.cache.expects(Scope(tenant="quiet", session="s0"))
+    assert world.cache.expects(Scope(tenant="quiet", tags=frozenset({"tag"})))
+    assert world.cache.prune(BySession("s1", "quiet")).freed_tokens == 5
+    # A newcomer gets its place from who has most.
+    world.whole(b"new", [1] * 5, Scope(tenant="new", session="s0"))
+    world.cache.hint(SessionWaits("s0", 60.0, "new"))
+    assert world.cache.expects(Scope(tenant="new", session="s0"))
+    assert world.cache.expects(Scope(tenant="quiet", session="s0"))
+    assert not world.cache.expects(Scope(tenant="loud", session="s0"))
