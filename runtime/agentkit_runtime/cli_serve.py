@@ -74,7 +74,7 @@ def serve(
         Weights | None,
         typer.Option(
             help="How weights are stored.",
-            show_default="the fastest that rounds as the dtype does",
+            show_default="float16 on x86 CPUs, else as computed",
         ),
     ] = None,
     adapter: Annotated[
