@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import signal
@@ -10,6 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from agentkit_runtime import cli
+from agentkit_runtime.local import LocalRuntime
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -71,6 +77,22 @@ def test_the_plan_is_the_one_that_the_page_shows() -> None:
     assert done.returncode == 0, done.stderr
     for line in shown(f"agentkit {command}"):
         assert line in done.stdout
+
+
+def test_the_options_of_a_local_model_are_options_of_the_runtime() -> None:
+    block = block_with("kv_dtype")
+    given = set(re.findall(r"^    (\w+)=", block, re.MULTILINE))
+    assert given
+    assert given <= set(inspect.signature(LocalRuntime.load).parameters)
+    run(block)
+
+
+def test_the_runtime_s_commands_have_the_options_that_it_names() -> None:
+    commands = re.findall(r"^    agentkit-runtime (\S+) ([^#\n]*)", README, re.MULTILINE)
+    assert {command for command, _ in commands} == {"serve", "kv-plan"}
+    for command, options in commands:
+        shown = CliRunner().invoke(cli.app, [command, "--help"], env={"COLUMNS": "200"}).output
+        assert set(re.findall(r"--[a-z-]+", options)) <= set(re.findall(r"--[a-z-]+", shown))
 
 
 def test_the_make_targets_it_names_exist() -> None:
