@@ -7,13 +7,13 @@ common.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Container, Sequence
 from hashlib import sha256
 
 from agentkit_runtime.kv.events import BlockRemoved, BlockStored, EventLog
 from agentkit_runtime.kv.extent import Extent
-from agentkit_runtime.kv.node import Node, RootNode
+from agentkit_runtime.kv.node import Node, Owner, RootNode
 from agentkit_runtime.kv.tiers.base import (
     BLOCK_BYTES,
     BLOCK_TOKENS,
@@ -23,6 +23,9 @@ from agentkit_runtime.kv.tiers.base import (
     first_parent,
 )
 from agentkit_runtime.kv.tree import RadixTree
+
+MAX_LEFT = 1 << 18
+"""Evicted blocks of which one remembers whose they were."""
 
 
 class BlockIndex:
@@ -38,6 +41,8 @@ class BlockIndex:
         self.collecting = collecting
         self._evicted: list[Block] = []
         self._copies: Counter[bytes] | None = None
+        self._left: OrderedDict[bytes, Owner] = OrderedDict()
+        """Of evicted blocks that one owner alone had used, until they are back; the latest last."""
 
     def stored(self, node: Node, tokens: bytes, n_known: int) -> None:
         """The tree has learned `tokens` behind the first `n_known`; they end at `node`."""
@@ -57,6 +62,9 @@ class BlockIndex:
             _distribute(node, names, n_known)
         if self._copies is not None:
             self._copies.update(names)
+        if self._left:
+            for name in names:
+                self._left.pop(name, None)
         if self.log is not None:
             token_ids = tokens[first:end]
             self.log.emit(
@@ -81,6 +89,7 @@ class BlockIndex:
             namespace = root_of(node).owner
             for index, name in enumerate(gone, first + n_names):
                 self._evicted.append(Block(namespace, name, _slots(node, index), index))
+            self._remember(node, gone)
         del node.names[n_names:]
         if self._copies is not None:
             self._copies.subtract(gone)
@@ -106,10 +115,23 @@ class BlockIndex:
             return names
         return [name for name in names if name not in self._copies]
 
+    def left_by(self, owners: Container[Owner]) -> list[bytes]:
+        """Names of evicted blocks that nobody but one of these used, as far as one remembers."""
+        return [name for name, owner in self._left.items() if owner in owners]
+
     def take_evicted(self) -> list[Block]:
         """The blocks evicted since the last call, whose slots are still untouched."""
         blocks, self._evicted = self._evicted, []
         return blocks
+
+    def _remember(self, node: Node, names: Sequence[bytes]) -> None:
+        owners = node.owners or ()
+        for name in names:
+            self._left.pop(name, None)
+            if len(owners) == 1:
+                (self._left[name],) = owners
+        while len(self._left) > MAX_LEFT:
+            self._left.popitem(last=False)
 
 
 def root_of(node: Node) -> RootNode:

@@ -160,9 +160,10 @@ class KvCache(RestoringSlots):
     def prune(self, selector: Selector, *, dry_run: bool = False) -> PruneReport:
         """Forget what `selector` names: free what is unlocked, hide the rest until it is.
 
-        Copies of its blocks in slower tiers are dropped, too; what only a slower tier still had is
-        found by namespace and by tenant. With `dry_run` nothing changes. Raises LookupError for an
-        unknown pin, and ValueError where a published prefix would go: unpublish it first.
+        Copies in slower tiers are dropped, too. What had left the device before is found there by
+        namespace, tenant, session and tag; by a prefix only what follows on the device. With
+        `dry_run` nothing changes. Raises LookupError for an unknown pin, and ValueError where a
+        published prefix would go: unpublish it first.
         """
         self.tick()
         selection = self._select(selector)
@@ -174,6 +175,7 @@ class KvCache(RestoringSlots):
             if self._tiers is not None and self._index is not None:
                 for namespace in namespaces:
                     self._tiers.forget(namespace)
+                names += self._index.left_by(set(selection.labels))
                 self._tiers.forget_blocks(self._index.without_copy(names))
         return report
 
@@ -266,6 +268,7 @@ class KvCache(RestoringSlots):
             case ByTenant():
                 tenant = selector.tenant
                 return select_namespaces(self._tree, lambda root: root.tenant == tenant, pins)
+        raise TypeError(f"what to prune is said by ByPrefix, ByTenant or such, got {selector!r}")
 
     def _spare_published(self, selection: Selection) -> None:
         for prefix in self._public:

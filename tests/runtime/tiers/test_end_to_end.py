@@ -174,8 +174,9 @@ def test_clearing_a_namespace_reaches_slower_tiers(decoder: Decoder, tmp_path: P
     engine.tiers.close()
 
 
+@pytest.mark.parametrize("on_device", [True, False])
 def test_a_pruned_session_is_nowhere_any_more_also_after_a_restart(
-    decoder: Decoder, tmp_path: Path
+    decoder: Decoder, tmp_path: Path, on_device: bool
 ) -> None:
     engine = Engine(decoder, tmp_path)
     scope = Scope(tenant="ann", session="s")
@@ -183,7 +184,9 @@ def test_a_pruned_session_is_nowhere_any_more_also_after_a_restart(
     for _ in range(2):  # on disk, and on the device once more
         engine.push_out()
         engine.run(shared + prompt(21, 40), scope=scope)
-        engine.run(shared + prompt(22, 40))
+        engine.run(shared + prompt(22, 40), scope=Scope(tenant="ann", session="t"))
+    if not on_device:
+        engine.push_out()
     assert engine.tiers.stats().disk_blocks == 6
     engine.core.cache.prune(BySession("s", "ann"))
     close_cache(engine.core.cache)

@@ -129,3 +129,31 @@ def test_a_block_that_another_root_of_the_namespace_has_keeps_its_copy() -> None
     world.cache.prune(ByPrefix(b"n", pack(tokens)))
     assert len(world.tiers.blocks) == 0
     world.check()
+
+
+def test_a_session_that_had_left_the_device_is_found_in_slower_tiers() -> None:
+    world = World(400)
+    mine, others = (Scope(tenant="ann", session=name) for name in "st")
+    world.whole(b"n", MINE, mine)
+    world.whole(b"n", OTHER, others)
+    world.cache.evict(300)
+    assert (len(world.tiers.blocks), world.tree.total_tokens) == (5, 0)
+    world.cache.prune(BySession("s", "ann"))
+    assert len(world.tiers.blocks) == 3
+    assert world.cache.restorable(b"n", pack(OTHER)) is not None
+    world.cache.prune(BySession("t", "ann"))
+    assert len(world.tiers.blocks) == 2  # what both had in common: nobody's alone
+
+
+def test_an_evicted_block_is_of_whoever_had_it_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit_runtime.kv.blocks.MAX_LEFT", 2)
+    world = World(400)
+    for name in "st":
+        world.whole(b"n", FRONT, Scope(tenant="ann", session=name))
+        world.cache.evict(300)
+    world.cache.prune(BySession("s", "ann"))
+    assert len(world.tiers.blocks) == 2
+    world.whole(b"n", OTHER[2 * BLOCK_TOKENS :], Scope(tenant="ann", session="u"))
+    world.cache.evict(300)  # of two blocks one is remembered
+    world.cache.prune(BySession("t", "ann"))
+    assert len(world.tiers.blocks) == 2
