@@ -102,6 +102,8 @@ def test_a_follower_takes_over_when_its_leader_leaves(leave: object) -> None:
     sim.run(3)
     assert sim.scheduler.stats().following == 3
     leave(sim)  # type: ignore[operator]
+    sim.step()
+    assert sum(f.sequence.leader is leader.sequence for f in followers) == 0
     sim.drain()
     assert leader.reason in (FinishReason.ABORT, FinishReason.DEADLINE)
     assert {f.reason for f in followers} == {FinishReason.LENGTH}

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
 from tests.runtime.sched.simulation import Request, Simulation, simulation
@@ -71,6 +72,23 @@ def test_requests_with_the_same_prefix_load_it_once() -> None:
     # The four tokens behind the last whole block are not worth a wait.
     assert sim.n_computed == 4 * (4 + 1 + 1)
     assert {r.reason for r in requests} == {FinishReason.LENGTH}
+
+
+def test_nobody_waits_for_a_load_that_brings_less_than_is_worth_it() -> None:
+    prompt = prompt_of(0, 112)
+    sim = evicted([prompt], shared_min_tokens=32)
+    sim.add(prompt[:97], 1)
+    sim.step()
+    sim.tier.arrive()
+    sim.drain()
+    assert sim.cache.peek(b"ns", pack(prompt)) == 97
+    for i in range(2):
+        sim.add([*prompt, 1001 + i], 1)
+    sim.step()
+    assert sim.scheduler.stats().following == 0
+    assert sim.scheduler.stats().loading == 2
+    sim.tier.arrive()
+    sim.drain()
 
 
 def abort(sim: Simulation, request: Request) -> None:
