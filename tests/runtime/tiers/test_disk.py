@@ -17,7 +17,7 @@ import pytest
 
 from agentkit_runtime.kv.tiers import disk as disk_module
 from agentkit_runtime.kv.tiers.disk import DiskStore
-from agentkit_runtime.kv.tiers.disk_file import HEADER_BYTES, namespace_tag
+from agentkit_runtime.kv.tiers.disk_file import HEADER_BYTES, BlockShape, namespace_tag
 from agentkit_runtime.kv.tiers.disk_open import open_disk
 from tests.runtime.tiers.support import BLOCK, SHAPE, disk_in
 
@@ -379,6 +379,41 @@ def test_another_process_is_kept_out_and_a_dead_one_keeps_nobody_out(tmp_path: P
     disk.close()
     assert elsewhere() == "True"
     disk_in(tmp_path).close()
+
+
+def test_what_a_killed_process_was_writing_is_whole_or_not_there(tmp_path: Path) -> None:
+    code = (
+        "import itertools, sys; from pathlib import Path\n"
+        "from agentkit_runtime.kv.tiers.disk_file import BlockShape\n"
+        "from agentkit_runtime.kv.tiers.disk_open import open_disk\n"
+        "shape = BlockShape(identity=b'i' * 32, kv_format='float32', bytes_per_token=1 << 16)\n"
+        "disk = open_disk(Path(sys.argv[1]), shape, max_bytes=8 * (shape.n_bytes + 1000))\n"
+        "for i in itertools.count():\n"
+        "    rows = memoryview(bytes([i % 251]) * shape.n_bytes)\n"
+        "    disk.write(bytes([i % 251]) * 32, b't' * 32, rows, used_s=i, wanted=lambda: True)\n"
+        "    print(i, flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    for _ in range(12):
+        child.stdout.readline()
+    child.kill()
+    child.communicate()
+
+    shape = BlockShape(identity=b"i" * 32, kv_format="float32", bytes_per_token=1 << 16)
+    disk = open_disk(tmp_path, shape, max_bytes=100 * shape.n_bytes)
+    assert disk is not None, "a dead process keeps nobody out"
+    assert 6 <= len(disk) <= 8, "the bound held, and what was there before is still there"
+    assert not list(tmp_path.rglob("*.part"))
+    into = bytearray(shape.n_bytes)
+    for block in disk.names():
+        assert disk.read(block, memoryview(into))
+        assert bytes(into) == block[:1] * shape.n_bytes
+    disk.close()
 
 
 def test_what_is_forgotten_is_out_of_reach_at_once_and_deleted_by_the_sweep(tmp_path: Path) -> None:

@@ -119,6 +119,15 @@ def test_too_little_host_memory_leaves_the_folder_to_others(tmp_path: Path) -> N
     tiers.close()
 
 
+def test_a_disk_bound_under_one_block_is_refused_and_leaves_the_folder_alone(
+    tmp_path: Path,
+) -> None:
+    options = TierOptions(host_bytes=1 << 20, disk_folder=tmp_path / "kv", disk_bytes=100)
+    with pytest.raises(ValueError, match="disk_bytes of 100 do not hold the file of one block"):
+        open_tiers(pool(), options, identity="model", weights=1, compute_dtype=torch.float32)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("field", ["host_bytes", "disk_bytes"])
 def test_sizes_must_be_positive(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):

@@ -14,9 +14,10 @@ import torch
 from agentkit_runtime.checks import require_instance, require_whole
 from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.kv.tiers import measure
+from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS
 from agentkit_runtime.kv.tiers.breakeven import ComputeCost
 from agentkit_runtime.kv.tiers.disk import DiskStore
-from agentkit_runtime.kv.tiers.disk_file import BlockShape
+from agentkit_runtime.kv.tiers.disk_file import HEADER_BYTES, BlockShape
 from agentkit_runtime.kv.tiers.disk_open import open_disk
 from agentkit_runtime.kv.tiers.rows import RowStore
 from agentkit_runtime.kv.tiers.tiered import HostAndDiskTiers
@@ -72,7 +73,7 @@ def open_tiers(
         timer: seconds, for measurements.
 
     Raises:
-        ValueError: not one block fits into the host memory.
+        ValueError: not one block fits into the host memory, or on the disk.
     """
     shape = BlockShape(
         identity=_digest(identity, pool),
@@ -82,6 +83,11 @@ def open_tiers(
     disk: DiskStore | None = None
     disk_speed = measure.SLOWEST_DISK
     if options.disk_folder is not None:
+        if options.disk_bytes < HEADER_BYTES + shape.n_bytes:
+            raise ValueError(
+                f"disk_bytes of {options.disk_bytes} do not hold the file of one block of "
+                f"{BLOCK_TOKENS} tokens, which has {HEADER_BYTES + shape.n_bytes}"
+            )
         disk = open_disk(options.disk_folder, shape, max_bytes=options.disk_bytes)
         if disk is not None:
             disk_speed = measure.disk_speed(disk.root, timer)
