@@ -29,8 +29,7 @@ class Leaders:
 
     def add(self, leader: Sequence) -> None:
         """A sequence begins to compute its prompt, or to load it."""
-        if leader.length >= self._min_tokens:
-            self._by_head[self._head(leader)].append(leader)
+        self._by_head[self._head(leader)].append(leader)
 
     def find(self, candidate: Sequence, cached: Callable[[Sequence], int]) -> Sequence | None:
         """The sequence that `candidate` should wait for, up to its `fork`; None to go ahead.
