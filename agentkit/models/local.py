@@ -128,8 +128,9 @@ class LocalModel:
         front = replace(encode(request), session=None, priority=Priority.BATCH)
         with self._failures():
             runtime = await self._registry.get(self._spec, self._options)
+            pin = keep_s is not None
             warmed = await runtime.prefixes.prewarm(
-                front, pin=keep_s is not None, ttl_s=keep_s, name=request.agent
+                front, pin=pin, ttl_s=keep_s, name=request.agent if pin else None
             )
         return Usage(
             input_tokens=warmed.tokens,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from agentkit.errors import ConfigurationError
 from agentkit.models import Reuse
 from agentkit.models.base import ModelRequest, Warms
 from agentkit.usage import Usage
@@ -30,8 +32,11 @@ async def warm(agent: Agent[Any, Any], *, keep_s: float | None = None) -> dict[s
         model cannot be warmed are left out: hosted models would want to be paid for it.
 
     Raises:
+        ConfigurationError: `keep_s` is no time.
         ModelError: a model failed, or keeps as much as it can already.
     """
+    if keep_s is not None and not 0 < keep_s < math.inf:
+        raise ConfigurationError(f"keep_s must be seconds, or None for no pin, got {keep_s!r}")
     async with agent.opened() as team:
         # One after the other: the fronts of a team begin with the same rules and tools.
         return {

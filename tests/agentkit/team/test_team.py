@@ -14,7 +14,7 @@ from agentkit.context import SystemPart, SystemText
 from agentkit.events import Event, RunEnd, SubagentEvent, TextDelta, TurnEnd
 from agentkit.models import local
 from agentkit.result import RunRecord
-from agentkit.team import Failed, Ok
+from agentkit.team import Failed, Ok, warm
 from agentkit.testing import (
     Call,
     Say,
@@ -409,3 +409,16 @@ async def test_a_childs_conversation_extends_itself_turn_by_turn() -> None:
     for earlier, later in itertools.pairwise(wires):
         assert_extends(earlier, later)
         assert len(later) > len(earlier)
+
+
+async def test_a_model_that_cannot_be_warmed_is_asked_nothing() -> None:
+    model = ScriptedModel({})
+
+    assert await warm(Boss(model=model)) == {}
+    assert not model.calls
+
+
+@pytest.mark.parametrize("keep_s", [0.0, -1.0, float("inf"), float("nan")])
+async def test_a_front_is_kept_for_a_time(keep_s: float) -> None:
+    with pytest.raises(ConfigurationError, match="keep_s must be seconds"):
+        await warm(Boss(model=ScriptedModel({})), keep_s=keep_s)
