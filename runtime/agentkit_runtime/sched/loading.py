@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from agentkit_runtime.kv.cache import KvCache
+from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.sched.sequence import Sequence, readable
 
 
@@ -18,7 +19,7 @@ class Loading:
 
     def __init__(self, cache: KvCache) -> None:
         self._cache = cache
-        self.sequences: dict[Sequence, None] = {}
+        self.sequences: dict[Sequence, Restore] = {}
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -33,16 +34,15 @@ class Loading:
         )
         if wanted is None:
             return False
-        sequence.restore = self._cache.begin_restore(wanted)
-        self.sequences[sequence] = None
+        sequence.restore = self.sequences[sequence] = self._cache.begin_restore(wanted)
         return True
 
     def take_in(self) -> None:
         """Put what has arrived into the tree."""
-        for sequence in [s for s in self.sequences if s.restore is not None and s.restore.done]:
-            assert sequence.restore is not None
+        arrived = [(s, restore) for s, restore in self.sequences.items() if restore.done]
+        for sequence, restore in arrived:
             with suppress(Exception):  # the tokens of a tier that fails are computed
-                sequence.restored_tokens += self._cache.finish_restore(sequence.restore)
+                sequence.restored_tokens += self._cache.finish_restore(restore)
             self._forget(sequence)
 
     def cancel(self, sequence: Sequence) -> None:

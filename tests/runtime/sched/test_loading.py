@@ -109,6 +109,7 @@ def test_leaving_while_it_loads_gives_everything_back(leave: object) -> None:
     leave(sim, loading)  # type: ignore[operator]
     sim.step()
     assert loading.reason in (FinishReason.ABORT, FinishReason.DEADLINE)
+    assert loading.sequence not in sim.scheduler._loading.sequences
     assert sim.tier.fetches[0].closed
     sim.run(2)
     sim.tier.arrive()
