@@ -22,6 +22,9 @@ from agentkit_runtime.types import (
 
 Role = Literal["system", "user", "assistant", "tool"]
 
+DEFAULT_TENANT = "default"
+"""Whose a request is, and a hint, when nobody says so."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatToolCall:
@@ -74,7 +77,7 @@ class ChatRequest:
     """JSON schema of the final answer. With tools, the model may also call one of them."""
     parallel_tool_calls: bool = False
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    tenant: str = "default"
+    tenant: str = DEFAULT_TENANT
     """Set by the server from the credentials, never from the request body."""
     request_id: str | None = None
     session: str | None = None
@@ -94,6 +97,8 @@ class ChatRequest:
             require_texts("allowed_tools", self.allowed_tools, frozenset)
         require_instance("sampling", self.sampling, SamplingParams)
         require_text("tenant", self.tenant)
+        if not self.tenant:  # that is nobody's name in the cache
+            raise ValueError(f"tenant must not be empty; {DEFAULT_TENANT!r} is the default")
         for name in ("request_id", "session"):
             if getattr(self, name) is not None:
                 require_text(name, getattr(self, name))

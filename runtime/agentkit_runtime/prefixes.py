@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from agentkit_runtime.chat import ChatMessage, ChatRequest, Role
+from agentkit_runtime.chat import DEFAULT_TENANT, ChatMessage, ChatRequest, Role
+from agentkit_runtime.checks import require_number
 from agentkit_runtime.errors import EngineStopped, NotCached, RequestRejected, RuntimeFault
-from agentkit_runtime.kv.hints import Hint
+from agentkit_runtime.kv.hints import Hint, LikelyNext, SessionDone, SessionWaits
 from agentkit_runtime.kv.pins import Pin
-from agentkit_runtime.kv.prune import ByPrefix, PruneReport, Selector
+from agentkit_runtime.kv.prune import ByPrefix, BySession, ByTag, PruneReport, Selector
 from agentkit_runtime.kv.public import Published
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 from agentkit_runtime.kv.tokens import pack
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from agentkit_runtime.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Hint | Selector)
 
 _ATTEMPTS = 3
 """A prefix can be evicted between being computed and being pinned."""
@@ -88,7 +90,12 @@ class Prefixes:
         Raises:
             RequestRejected: no prompt can be made of the request.
             PinRefused: more would be pinned than the tenant may.
+            ValueError: `ttl_s` is no time, or it or `name` is given without `pin`.
         """
+        if ttl_s is not None:
+            require_number("ttl_s", ttl_s, least=0)
+        if not pin and (ttl_s is not None or name is not None):
+            raise ValueError("ttl_s and name are a pin's: they do nothing without pin=True")
         root = self._roots.of(request.tenant)
         scope = self._roots.scope(request)
         ids = await self._shared_ids(root, request)
@@ -139,7 +146,11 @@ class Prefixes:
         return await self._call(lambda cache: cache.pins(tenant))
 
     async def prune(self, selector: Selector, *, dry_run: bool = False) -> PruneReport:
-        """Forget what `selector` names; see `KvCache.prune`."""
+        """Forget what `selector` names; see `KvCache.prune`.
+
+        A session or tag without a tenant is one of `DEFAULT_TENANT`.
+        """
+        selector = _of_somebody(selector)
         return await self._call(lambda cache: cache.prune(selector, dry_run=dry_run))
 
     async def prune_prefix(self, request: ChatRequest, *, dry_run: bool = False) -> PruneReport:
@@ -149,13 +160,15 @@ class Prefixes:
         return await self.prune(ByPrefix(root, pack(ids)), dry_run=dry_run)
 
     async def hint(self, hint: Hint) -> None:
-        """Tell the cache what is expected."""
-        await self._call(lambda cache: cache.hint(hint))
+        """Tell the cache what is expected. Without a tenant it is about `DEFAULT_TENANT`."""
+        advice = _advice(hint)
+        await self._call(lambda cache: cache.hint(advice))
 
     def advise(self, hint: Hint) -> None:
         """Hand a hint over without waiting; a closed engine needs none. From any thread."""
+        advice = _advice(hint)
         with suppress(EngineStopped):
-            self._engine.call(lambda core: core.cache.hint(hint))
+            self._engine.call(lambda core: core.cache.hint(advice))
 
     async def _call(self, work: Callable[[KvCache], T]) -> T:
         return await asyncio.wrap_future(self._engine.call(lambda core: work(core.cache)))
@@ -237,6 +250,21 @@ def common_ids(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ..
         if one != other:
             return first[:n]
     return min(first, second, key=len)
+
+
+def _advice(hint: Hint) -> Hint:
+    if not isinstance(hint, Hint):
+        raise TypeError(f"a hint is SessionWaits, SessionDone or LikelyNext, got {hint!r}")
+    return _of_somebody(hint)
+
+
+def _of_somebody(named: N) -> N:
+    """A session or tag is looked for in a tenant: that of requests that name none either."""
+    if isinstance(named, SessionWaits | SessionDone | LikelyNext | BySession | ByTag) and (
+        not named.tenant
+    ):
+        return dataclasses.replace(named, tenant=DEFAULT_TENANT)
+    return named
 
 
 def _cached_tokens(finished: Finished) -> int:

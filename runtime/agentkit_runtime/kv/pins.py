@@ -133,7 +133,7 @@ class Pins:
 
     def require_room(self, node: Node) -> None:
         """Raise PinRefused unless the path to `node` fits beside all that is pinned."""
-        pinned = _size([node, *self._nodes(), *self._others()])
+        pinned = self._in_all(node)
         if pinned > self._total:
             raise PinRefused(
                 f"with this prefix {pinned} tokens would be pinned, and the limit for all tenants "
@@ -195,7 +195,15 @@ class Pins:
                 f"with these {count(pin.tokens)} tokens the tenant would have {pinned} pinned, and "
                 f"its limit is {self._per_tenant}; unpin something"
             )
-        self.require_room(pin.node)
+        if self._in_all(pin.node) > self._total:  # how many are others' is not said
+            raise PinRefused(
+                f"with these {count(pin.tokens)} tokens more would be pinned than the limit for "
+                f"all tenants together, {self._total}; unpin something or make the pool larger"
+            )
+
+    def _in_all(self, node: Node) -> int:
+        """Tokens that would be pinned with the path to `node`."""
+        return _size([node, *self._nodes(), *self._others()])
 
     def _nodes(self, tenant: str | None = None) -> list[Node]:
         return [pin.node for pin in self._pins.values() if tenant in (None, pin.tenant)]

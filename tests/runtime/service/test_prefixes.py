@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,3 +269,61 @@ async def test_nothing_of_another_tenant_is_shown(service: ChatService) -> None:
     report = await service.prefixes.explain(asking("who?"))
 
     assert (report.cause, report.cached_tokens, report.cached) == ("never seen", 0, "")
+
+
+async def test_sessions_and_tags_of_one_tenant_are_no_handle_on_another_s(
+    service: ChatService,
+) -> None:
+    """R22: users choose these names; they may choose the same ones."""
+    mine = asking("where?", session="s")
+    await ask(service, mine)
+    await ask(service, asking("where?", session="s", tenant="other"))
+    before = (await service.prefixes.explain(mine)).cached_tokens
+
+    for selector in (BySession("s", "other"), ByTag("seeker", "other"), ByTenant("other")):
+        await service.prefixes.prune(selector)
+    await service.prefixes.hint(SessionDone("s", "other"))
+    await service.prefixes.prune_prefix(dataclasses.replace(FRONT, tenant="other"))
+
+    assert (await service.prefixes.explain(mine)).cached_tokens == before > 0
+    theirs = await service.prefixes.explain(asking("where?", session="s", tenant="other"))
+    assert theirs.cached_tokens == 0
+
+
+async def test_hints_and_selectors_without_a_tenant_mean_that_of_requests_without_one(
+    service: ChatService,
+) -> None:
+    request = ChatRequest(messages=asking("where?").messages, session="s", tags=frozenset({"x"}))
+    for selector in (BySession("s"), ByTag("x")):
+        await ask(service, request)
+        assert (await service.prefixes.prune(selector)).freed_tokens > 0
+    with pytest.raises(ValueError, match="tenant must not be empty"):
+        ChatRequest(messages=(), tenant="")
+
+
+async def test_what_is_no_hint_selector_or_handle_is_refused(service: ChatService) -> None:
+    nothing: Any
+    for nothing in (None, "session", 7, {"session": "s"}):
+        with pytest.raises(TypeError, match="a hint is SessionWaits, SessionDone or LikelyNext"):
+            await service.prefixes.hint(nothing)
+        with pytest.raises(TypeError, match="a hint is"):
+            service.prefixes.advise(nothing)
+        with pytest.raises(TypeError, match="what to prune is said by"):
+            await service.prefixes.prune(nothing)
+    for handle in ("", "pin-of-somebody"):
+        assert not await service.prefixes.unpin(handle)
+        assert not await service.prefixes.unpublish(handle)
+    with pytest.raises(LookupError, match="there is no pin"):
+        await service.prefixes.prune(ByPin("pin-of-somebody"))
+    assert service.healthy
+
+
+async def test_what_only_a_pin_has_is_not_taken_without_one(service: ChatService) -> None:
+    with pytest.raises(ValueError, match="do nothing without pin=True"):
+        await service.prefixes.prewarm(FRONT, ttl_s=5.0)
+    with pytest.raises(ValueError, match="do nothing without pin=True"):
+        await service.prefixes.prewarm(FRONT, name="front")
+    for ttl_s in (-1.0, float("nan"), float("inf"), "5"):
+        with pytest.raises(ValueError, match="ttl_s must"):
+            await service.prefixes.prewarm(FRONT, pin=True, ttl_s=ttl_s)  # type: ignore[arg-type]
+    assert service.stats().prompt_tokens == 0, "refused before anything is computed"
