@@ -19,8 +19,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -41,13 +42,17 @@ from agentkit_runtime.kv.tree import RadixTree
 from agentkit_runtime.model.decoder import Decoder
 from agentkit_runtime.model.pool_for import pool_for
 from agentkit_runtime.sched.options import SchedulerOptions
-from agentkit_runtime.types import FinishReason, GenerateRequest, SamplingParams
+from agentkit_runtime.types import Finished, FinishReason, GenerateRequest, SamplingParams
 from bench.by_hand import ByHand
+from bench.soak_faults import EXPECTED, FaultyDecoder
 from bench.soak_oracle import Oracle
-from bench.soak_traffic import PUBLIC, TENANTS, Ask, Operator, Traffic
+from bench.soak_traffic import MAX_PROMPT, PUBLIC, TENANTS, Ask, Even, Operator, Traffic
 from bench.tiny import Silent, tiny_decoder
 
 BACKENDS = ("device", "reference")
+
+MAX_EMPTY_STEPS = 300
+"""So many steps in a row without work are a hang."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +68,13 @@ class SoakOptions:
     """Slots of the pool: hardly two of the longest requests fit."""
     in_flight: int = 10
     """Most requests at a time."""
+    max_prompt: int = MAX_PROMPT
+    """Most tokens of a prompt."""
+    fault_rate: float = 0.0
+    """How probable each kind of fault is in a step; see `soak_faults`."""
+    scheduler: SchedulerOptions = field(
+        default_factory=lambda: SchedulerOptions(step_tokens=48, max_lanes=6, reserve_tokens=8)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +91,7 @@ class SoakReport:
     preemptions: int
     accepted_tokens: int
     near_ties: int
+    faults: dict[str, int]
     seconds: float
 
 
@@ -112,13 +125,14 @@ class Soak:
         self._now_s = 0.0
         decoder = _decoder(options.backend)
         self._oracle = Oracle(decoder, options.kv_format)
+        self._faulty = FaultyDecoder(decoder, self._rng, options.fault_rate)
         self._core = self._open(decoder, folder)
-        self._traffic = Traffic(self._rng, decoder.config.vocab)
+        self._traffic = Traffic(self._rng, decoder.config.vocab, options.max_prompt)
         self._operator = Operator(self._rng, self._core, self._traffic, self._advance, self._forgot)
         self._open_asks: list[Ask] = []
         self._known: list[list[bytes]] = [[] for _ in range(TENANTS)]
         self._ended: Counter[str] = Counter()
-        self._steps = self._accepted = self._restored = 0
+        self._steps = self._accepted = self._restored = self._empty_steps = 0
 
     def run(self) -> SoakReport:
         """Run it. Raises AssertionError or IntegrityError, with the seed, for what is wrong."""
@@ -144,6 +158,7 @@ class Soak:
             preemptions=core.preemptions,
             accepted_tokens=self._accepted,
             near_ties=self._oracle.near_ties,
+            faults=dict(self._faulty.counts),
             seconds=time.monotonic() - began,
         )
 
@@ -170,10 +185,10 @@ class Soak:
         cache = KvCache(SlotAllocator(options.n_slots), tree, clock=self._clock)
         cache.attach_tiers(self._tiers)
         return EngineCore(
-            decoder=decoder,
+            decoder=cast(Decoder, self._faulty),
             storage=pool,
             cache=cache,
-            options=SchedulerOptions(step_tokens=48, max_lanes=6, reserve_tokens=8),
+            options=options.scheduler,
             clock=self._clock,
             check_every_step=True,
         )
@@ -190,8 +205,10 @@ class Soak:
         return len(asks)
 
     def _step(self) -> None:
-        self._core.step()
+        worked = self._core.step()
         self._steps += 1
+        self._empty_steps = 0 if worked or self._core.idle else self._empty_steps + 1
+        self._check_counts()
         self._advance(self._rng.choice([0.0, 0.001, 0.02]))
         self._writer.run(self._rng.randint(0, 8))
         self._readers.run(self._rng.randint(0, 2))
@@ -199,15 +216,30 @@ class Soak:
             self._open_asks.remove(ask)
             self._judge(ask)
 
+    def _check_counts(self) -> None:
+        where = f"seed {self._options.seed}, step {self._steps}"
+        stats = self._core.stats()
+        pending = sum(ask.finished is None for ask in self._open_asks)
+        assert stats.running + stats.waiting == pending, f"{where}: {pending} pending, {stats}"
+        assert stats.held_slots >= 0, f"{where}: more than all slots are free or cached: {stats}"
+        assert self._empty_steps < MAX_EMPTY_STEPS, f"{where}: nothing moves: {stats}"
+
     def _judge(self, ask: Ask) -> None:
         finished = ask.finished
         assert finished is not None
         where = f"seed {self._options.seed}, {ask.request.request_id}"
         self._ended[finished.reason] += 1
-        assert finished.reason is not FinishReason.ERROR, f"{where}: {finished.error}"
-        ids = ask.ids
-        wrong = self._oracle.check(ask.request.prompt, ids)
+        if finished.reason is FinishReason.ERROR:
+            assert self._explains(finished.error or ""), f"{where}: {finished.error}"
+        ids, logprobs, request = ask.ids, ask.logprobs, ask.request
+        assert finished.stats.completion_tokens == len(ids), f"{where}: {finished}, {len(ids)} ids"
+        assert sum(isinstance(event, Finished) for event in ask.events) == 1, f"{where}: two ends"
+        assert len(logprobs) == (0 if request.sampling.logprobs is None else len(ids)), where
+        grammar = None if request.grammar is None else Even()
+        wrong = self._oracle.check(request.prompt, ids, grammar=grammar, logprobs=logprobs)
         assert wrong is None, f"{where}: {wrong}"
+        if finished.reason is FinishReason.STOP:
+            assert ids[-1] in request.eos_ids, f"{where}: stopped at {ids[-1]}"
         if finished.reason is FinishReason.LENGTH:
             wanted = ask.request.sampling.max_tokens
             assert len(ids) == wanted, f"{where}: {len(ids)} tokens instead of {wanted}"
@@ -219,6 +251,12 @@ class Soak:
                 self._require_own(ask, stats.cached_tokens, where)
             self._known[ask.tenant].append(bytes((*ask.request.prompt, *ids)))
             self._traffic.learn(ask)
+
+    def _explains(self, error: str) -> bool:
+        """Whether a request may end with this error: a fault struck, or pins left no room."""
+        if error.startswith("no KV slots"):
+            return self._options.n_slots < 2 * self._options.max_prompt
+        return self._options.fault_rate > 0 and error.startswith(EXPECTED)
 
     def _forgot(self, tenant: int | None) -> None:
         """From now on nothing of a tenant may be read that was computed before."""
@@ -289,6 +327,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--kv-format", choices=[*map(str, KvFormat), "all"], default="float32")
     parser.add_argument("--backend", choices=BACKENDS, default="device")
+    parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "little"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # the tensors are tiny
@@ -299,6 +338,7 @@ def main() -> None:
             kv_format=kv_format,
             seed=arguments.seed,
             backend=arguments.backend,
+            fault_rate=arguments.fault_rate,
         )
         print(f"seed {options.seed}, {kv_format} ...", flush=True)  # noqa: T201
         with tempfile.TemporaryDirectory() as folder:

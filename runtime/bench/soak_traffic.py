@@ -6,11 +6,13 @@ import hashlib
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.errors import NotCached, PinRefused
+from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.hints import Hint, LikelyNext, SessionDone, SessionWaits
 from agentkit_runtime.kv.prune import ByNamespace, ByPrefix, BySession, ByTag, ByTenant, Selector
 from agentkit_runtime.kv.scope import Scope
@@ -22,8 +24,12 @@ from agentkit_runtime.types import (
     GenerateRequest,
     Priority,
     SamplingParams,
+    TokenLogprob,
 )
 from bench.tiny import Silent
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TENANTS = 8
 TAGS = ("researcher", "writer", "critic")
@@ -48,21 +54,59 @@ class Ask:
         return [i for e in self.events if isinstance(e, Delta) for i in e.token_ids]
 
     @property
+    def logprobs(self) -> list[TokenLogprob]:
+        """What was said about them."""
+        return [p for e in self.events if isinstance(e, Delta) for p in e.logprobs]
+
+    @property
     def finished(self) -> Finished | None:
         """How it ended, when it has."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, Finished) else None
 
 
+class Even:
+    """A grammar: even tokens only, and behind each multiple of ten two that are forced."""
+
+    def __init__(self) -> None:
+        self._forced: list[int] = []
+
+    @property
+    def done(self) -> bool:
+        """It never is."""
+        return False
+
+    def apply(self, logits: Tensor) -> None:
+        """See `Grammar.apply`."""
+        logits[1::2] = float("-inf")
+
+    def accept(self, token_id: int) -> None:
+        """See `Grammar.accept`."""
+        assert token_id % 2 == 0, f"token {token_id} was not allowed"
+        if self._forced:
+            assert self._forced.pop(0) == token_id, f"token {token_id} was not the forced one"
+        elif token_id % 10 == 0:
+            self._forced = [(token_id + 12) % 96, (token_id + 14) % 96]
+
+    def forced(self) -> list[int]:
+        """See `Grammar.forced`."""
+        return list(self._forced)
+
+    def acceptable(self, token_ids: Sequence[int]) -> int:
+        """See `Grammar.acceptable`."""
+        return next((i for i, token in enumerate(token_ids) if token % 2), len(token_ids))
+
+
 class Traffic:
     """Draws requests: forks, next turns, common prefixes, cold ones."""
 
-    def __init__(self, rng: random.Random, vocab: int) -> None:
+    def __init__(self, rng: random.Random, vocab: int, max_prompt: int = MAX_PROMPT) -> None:
         self._rng = rng
         self._vocab = vocab
+        self._max_prompt = max_prompt
         self._ids = itertools.count()
         # All tenants have the same texts: a leak between them could not hide.
-        self.shared = [self._draw(40), self._draw(64)]
+        self.shared = [self._draw(min(40, max_prompt // 3)), self._draw(min(64, max_prompt // 2))]
         self._turns: list[deque[tuple[int, ...]]] = [
             deque(self.shared, maxlen=_REMEMBERED) for _ in range(TENANTS)
         ]
@@ -71,22 +115,26 @@ class Traffic:
         """One request, or a few at once with the same prompt or a common prefix."""
         tenant = self._rng.randrange(TENANTS)
         if self._rng.random() < 0.05:  # another common text, which nobody has asked for yet
-            self.shared[1] = self._draw(64)
+            self.shared[1] = self._draw(len(self.shared[1]))
         known = self._rng.choice(self._rng.choice([self._turns[tenant], self.shared]))
         cut = self._rng.choice([len(known), len(known), self._rng.randint(0, len(known))])
-        common = known[:cut][: MAX_PROMPT - 20]
+        longest = min(20, self._max_prompt // 2)
+        common = known[:cut][: self._max_prompt - longest]
         n_forks = self._rng.choice([1, 1, 1, 2, 4])
         same = self._rng.random() < 0.3
-        tail = self._draw(self._rng.randint(1, 20))
-        return [
-            self._one(tenant, common + (tail if same else self._draw(self._rng.randint(1, 20))))
+        tail = self._draw(self._rng.randint(1, longest))
+        asks = [
+            self._one(
+                tenant, common + (tail if same else self._draw(self._rng.randint(1, longest)))
+            )
             for _ in range(n_forks)
         ]
+        return self._sampled(asks[0]) if self._rng.random() < 0.1 else asks
 
     def learn(self, ask: Ask) -> None:
         """The tenant may go on from what it got."""
         turn = (*ask.request.prompt, *ask.ids)
-        self._turns[ask.tenant].append(turn[:MAX_PROMPT])
+        self._turns[ask.tenant].append(turn[: self._max_prompt])
 
     def scope(self, tenant: int) -> Scope:
         """Draw labels of a tenant's request."""
@@ -97,6 +145,14 @@ class Traffic:
             tags=frozenset(self._rng.sample(TAGS, self._rng.randint(0, 2))),
         )
 
+    def _sampled(self, ask: Ask) -> list[Ask]:
+        """Several answers to one request."""
+        grammar = None if ask.request.grammar is None else Even
+        forks = samples(
+            ask.request, 3, text=Silent, grammar=lambda: None if grammar is None else grammar()
+        )
+        return [Ask(fork, ask.tenant) for fork in forks]
+
     def _one(self, tenant: int, prompt: tuple[int, ...]) -> Ask:
         rng = self._rng
         request = GenerateRequest(
@@ -104,7 +160,12 @@ class Traffic:
             prompt=prompt,
             namespace=namespace_of(tenant),
             text=Silent(),
-            sampling=SamplingParams(max_tokens=rng.choice([0, 1, 2, 5, 12])),
+            sampling=SamplingParams(
+                max_tokens=rng.choice([0, 1, 2, 5, 12]),
+                logprobs=rng.choice([None, None, 0, 2]),
+            ),
+            grammar=rng.choice([None, None, None, Even()]),
+            eos_ids=rng.choice([frozenset(), frozenset(), frozenset({8})]),
             scope=self.scope(tenant),
             priority=rng.choice(list(Priority)),
             deadline_s=rng.choice([None, None, None, None, rng.uniform(0.01, 1.0)]),

@@ -9,7 +9,12 @@ import pytest
 import torch
 
 from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.sched.options import SchedulerOptions
+from agentkit_runtime.types import TokenLogprob
 from bench.soak import SoakOptions, soak
+from bench.soak_oracle import Oracle
+from bench.soak_traffic import Even
+from bench.tiny import tiny_decoder
 
 REQUESTS = 200
 
@@ -41,6 +46,42 @@ def test_nothing_differs_from_an_uncached_run_and_nothing_leaks(
     assert report.preemptions > 0
     assert report.accepted_tokens > 0
     assert {"length", "abort"} <= set(report.ended)
+
+
+@pytest.mark.parametrize(("kv_format", "seed"), [(KvFormat.FLOAT32, 200), (KvFormat.INT8, 201)])
+def test_faults_in_a_pool_for_one_request_hurt_nobody_else(
+    tmp_path: Path, kv_format: KvFormat, seed: int
+) -> None:
+    """Steps of five tokens, two lanes, 64 slots; steps fail, or give no numbers."""
+    report = soak(
+        SoakOptions(
+            requests=150,
+            kv_format=kv_format,
+            seed=seed,
+            n_slots=64,
+            max_prompt=40,
+            fault_rate=0.02,
+            scheduler=SchedulerOptions(step_tokens=5, max_lanes=2, reserve_tokens=0),
+        ),
+        tmp_path,
+    )
+    assert min(report.faults.values()) > 0
+    assert report.preemptions > 0
+    assert report.restored_tokens > 0
+    assert report.ended["error"] < report.ended["length"]
+
+
+def test_the_oracle_sees_wrong_tokens_and_wrong_probabilities() -> None:
+    decoder = tiny_decoder()
+    oracle = Oracle(decoder, KvFormat.FLOAT32)
+    prompt = [5, 3, 7, 11, 2]
+    right = next(t for t in range(97) if oracle.check(prompt, [t]) is None)
+    assert "greedy decoding takes" in (oracle.check(prompt, [(right + 1) % 97]) or "")
+    odd = 2 * (right // 2) + 1
+    with pytest.raises(AssertionError, match="not allowed"):
+        oracle.check(prompt, [odd], grammar=Even())
+    said = TokenLogprob(token_id=right, logprob=0.1)
+    assert "was said to have" in (oracle.check(prompt, [right], logprobs=[said]) or "")
 
 
 def test_one_seed_is_one_run(tmp_path: Path) -> None:
