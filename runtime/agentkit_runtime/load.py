@@ -53,6 +53,12 @@ _DTYPES: dict[DType, torch.dtype] = {
     "float16": torch.float16,
 }
 
+MAX_THREADS = 4_096
+"""More threads than any machine has processors; torch would try to start them."""
+
+MAX_SIZE = 1 << 48
+"""Larger sizes of anything in memory are typing errors."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -114,10 +120,12 @@ class EngineOptions:
         if self.attention not in ATTENTION_NAMES:
             raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
         require_whole("disk_cache_bytes", self.disk_cache_bytes, least=1)
-        for name in ("max_slots", "threads", "kv_events", "host_cache_bytes"):
+        if self.threads is not None:
+            require_whole("threads", self.threads, least=1, most=MAX_THREADS)
+        for name in ("max_slots", "kv_events", "host_cache_bytes"):
             value = getattr(self, name)
             if value is not None:
-                require_whole(name, value, least=1)
+                require_whole(name, value, least=1, most=MAX_SIZE)
         for name in ("adapter", "disk_cache"):
             if getattr(self, name) is not None:
                 require_instance(name, getattr(self, name), Path)

@@ -93,7 +93,7 @@ WRONG: dict[type, dict[str, list[Any]]] = {
     },
     EngineOptions: {
         **{
-            name: [0, *NO_COUNT]
+            name: [0, 10**30, *NO_COUNT]
             for name in ("max_slots", "threads", "kv_events", "host_cache_bytes")
         },
         "disk_cache_bytes": [0, None, *NO_COUNT],

@@ -63,5 +63,5 @@ def test_pins_end_on_the_clock_of_the_core_and_stop_at_its_quota(decoder: Decode
 
 
 def test_an_event_log_of_no_events_is_refused() -> None:
-    with pytest.raises(ValueError, match="kv_events must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"kv_events must be between 1 and [0-9]+, got 0"):
         EngineOptions(kv_events=0)

@@ -191,3 +191,14 @@ def test_what_was_generated_is_there_for_the_next_turn() -> None:
     sim.drain()
     # The last token was never run.
     assert again.computed == 1 + 2
+
+
+def test_guesses_of_all_lanes_together_keep_to_the_budget() -> None:
+    sim = simulation(500, guess=3, options=SchedulerOptions(step_tokens=6))
+    for i in range(3):
+        sim.add(prompt_of(i, 2), 40)
+    most = 0
+    while not sim.idle:
+        sim.step()
+        most = max(most, sum(len(chunk.draft) for chunk in sim.chunks))
+    assert most == 3, "one known token of each lane leaves three"

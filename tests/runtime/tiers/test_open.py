@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.extent import Extent
 from agentkit_runtime.kv.format import KvFormat
 from agentkit_runtime.kv.pool import KvStorage
@@ -128,6 +129,12 @@ def test_a_disk_bound_under_one_block_is_refused_and_leaves_the_folder_alone(
     assert not list(tmp_path.iterdir())
 
 
+def test_more_host_memory_than_there_is_is_refused_in_words() -> None:
+    options = TierOptions(host_bytes=1 << 60)
+    with pytest.raises(RuntimeFault, match="GB of host memory for KV cannot be had: take less"):
+        open_tiers(pool(), options, identity="model", weights=1, compute_dtype=torch.float32)
+
+
 @pytest.mark.parametrize("field", ["host_bytes", "disk_bytes"])
 def test_sizes_must_be_positive(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} must be at least 1, got 0"):
@@ -163,5 +170,5 @@ def test_an_engine_keeps_nothing_beside_the_pool_unless_it_is_asked_to() -> None
     assert EngineOptions(host_cache_bytes=5).tiers == TierOptions(host_bytes=5)
     only_disk = EngineOptions(disk_cache=Path("kv"), disk_cache_bytes=7).tiers
     assert only_disk == TierOptions(host_bytes=1 << 30, disk_folder=Path("kv"), disk_bytes=7)
-    with pytest.raises(ValueError, match="host_cache_bytes must be at least 1, got 0"):
+    with pytest.raises(ValueError, match=r"host_cache_bytes must be between 1 and [0-9]+, got 0"):
         EngineOptions(host_cache_bytes=0)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 
+from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.tiers.arena import HostArena
 from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, Block, Medium, TierChange
 from agentkit_runtime.kv.tiers.changes import Changes
@@ -51,7 +52,10 @@ class HostAndDiskTiers:
         timer: Callable[[], float] = time.perf_counter,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Take `host_bytes` of host memory. Raises ValueError when not one block fits."""
+        """Take `host_bytes` of host memory.
+
+        Raises ValueError when not one block fits, and RuntimeFault when there is not so much.
+        """
         self._storage = storage
         self._block_bytes = BLOCK_TOKENS * storage.bytes_per_token
         if host_bytes < self._block_bytes:
@@ -60,7 +64,13 @@ class HostAndDiskTiers:
                 f"tokens, which has {self._block_bytes}"
             )
         self._host = HostIndex(host_bytes // self._block_bytes)
-        self._arena = HostArena(self._host.n_blocks, storage.bytes_per_token, storage.device)
+        try:
+            self._arena = HostArena(self._host.n_blocks, storage.bytes_per_token, storage.device)
+        except (RuntimeError, MemoryError) as error:
+            raise RuntimeFault(
+                f"{host_bytes / 1e9:,.1f} GB of host memory for KV cannot be had: take less "
+                "(host_cache_bytes)"
+            ) from error
         self._disk = disk
         self._worth = worth
         self._readers = readers or ThreadPoolExecutor(n_readers, thread_name_prefix="kv-read")
