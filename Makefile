@@ -28,9 +28,10 @@ lint: $(READY)  ## Formatting, lint and types
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 
-bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=recorded.jsonl.xz adds a row)
+bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=, PEERS=, TRACES= add rows)
 	@$(BIN)/python tests/bench/plan_cost.py $(if $(SESSIONS),--sessions '$(SESSIONS)')
-	@$(BIN)/python runtime/bench/first_light.py
+	@$(BIN)/python runtime/bench/run.py $(if $(PEERS),--peers '$(PEERS)') \
+		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)') $(if $(TRACES),--traces '$(TRACES)')
 
 lock: ## Write requirements.lock anew from pyproject.toml
 	@PYTHON="$(PYTHON)" sh .ci/lock
