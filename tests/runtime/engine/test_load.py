@@ -20,8 +20,8 @@ ROOT = Path(__file__).parents[3]
     ("options", "message"),
     [
         ({"dtype": "int3"}, "dtype must be one of"),
-        ({"max_slots": 0}, "max_slots must be at least 1"),
-        ({"threads": -1}, "threads must be at least 1"),
+        ({"max_slots": 0}, "max_slots must be between 1"),
+        ({"threads": -1}, "threads must be between 1"),
     ],
 )
 def test_bad_options_are_refused_at_construction(options: dict[str, object], message: str) -> None:
