@@ -171,3 +171,16 @@ def test_a_follower_leads_when_its_leader_has_to_wait_longer_than_itself() -> No
     assert other.started_step is not None
     assert urgent.started_step is not None
     assert (urgent.computed, batch.computed) == (101 - 32, 32 + 1)
+
+
+def test_a_follower_that_parts_earlier_takes_nothing_from_what_its_leader_does() -> None:
+    sim = simulation(4000, options=SchedulerOptions(step_tokens=100))
+    trunk = prompt_of(0, 300)
+    leader = sim.add(trunk, 1, priority=Priority.BATCH)
+    sim.step()
+    for n in (180, 148):
+        sim.add([*trunk[:n], 1000 + n], 1, priority=Priority.INTERACTIVE)
+    other = sim.add(prompt_of(1, 100), 1)
+    sim.step()
+    assert (leader.computed, other.computed) == (180, 20)
+    sim.drain()
