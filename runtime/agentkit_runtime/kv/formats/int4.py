@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from agentkit_runtime.kv.format import group_size
+from agentkit_runtime.kv.format import int4_group_size
 from agentkit_runtime.kv.formats.base import SCALE_DTYPE, TINY, Plane
 
 _MAX = 15
@@ -23,7 +23,7 @@ class Int4Codec:
     """
 
     def __init__(self, head_dim: int, compute_dtype: torch.dtype) -> None:
-        self._group = group_size(head_dim)
+        self._group = int4_group_size(head_dim)
         self._n_groups = head_dim // self._group
         # Two planes: cast as slices of one, steps and zeros would take longer than all the rest.
         scales = Plane(SCALE_DTYPE, self._n_groups)
