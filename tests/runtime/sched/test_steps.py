@@ -7,9 +7,10 @@ import random
 import pytest
 
 from agentkit_runtime.sched.options import SchedulerOptions
-from agentkit_runtime.sched.sequence import CATCH_UP_TOKENS
-from agentkit_runtime.types import FinishReason, Priority
-from tests.runtime.sched.simulation import next_token, simulation
+from agentkit_runtime.sched.sequence import CATCH_UP_TOKENS, Sequence
+from agentkit_runtime.sched.step import Step
+from agentkit_runtime.types import FinishReason, GenerateRequest, Priority
+from tests.runtime.sched.simulation import NoText, next_token, simulation
 
 
 def prompt_of(seed: int, n: int) -> list[int]:
@@ -202,3 +203,18 @@ def test_guesses_of_all_lanes_together_keep_to_the_budget() -> None:
         sim.step()  # which checks the budget
         fullest = max(fullest, sum(chunk.n_rows for chunk in sim.chunks))
     assert fullest == 6
+
+
+def test_a_bound_for_prompts_does_not_bind_what_was_generated() -> None:
+    request = GenerateRequest(request_id="r", prompt=(1, 2, 3), namespace=b"n", text=NoText())
+    generating, prefilling = (
+        Sequence.start(request, arrival=i, now_s=0.0, max_length=50) for i in range(2)
+    )
+    generating.computed = 3
+    for token in range(5):
+        generating.append(token)
+    step = Step(10)
+    step.limit_prompts(2)
+    assert (step.take(prefilling), step.take(generating)) == (2, 5)
+    assert (step.budget, step.prompt_budget) == (3, 0)
+    assert step.take(prefilling) == 0
