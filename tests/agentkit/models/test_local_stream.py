@@ -16,7 +16,7 @@ from agentkit.events import ModelEvent, TextDelta, fold
 from agentkit.models.base import HasWindow, KeepsAlive, Model, ModelRequest, Reuse, Warms
 from agentkit.models.engines import EngineRegistry, Options
 from agentkit.models.local import LocalModel
-from agentkit.models.waits import FIRST_GUESS_S, ToolWaits
+from agentkit.models.waits import FIRST_GUESS_S, LONGEST_S, ToolWaits
 from agentkit.toolset import Toolset
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
@@ -213,10 +213,12 @@ def test_waits_are_learned_for_each_agent_of_each_tenant() -> None:
     waits = ToolWaits()
     for _ in range(20):
         waits.took("t", "quick", 0.1)
+        waits.took("t", "usual", 4.0)
         waits.took("t", "slow", 100.0)
 
     assert waits.expected_s("t", "quick") == 5.0
-    assert waits.expected_s("t", "slow") == pytest.approx(300.0)
-    assert waits.expected_s("u", "slow") == FIRST_GUESS_S
-    waits.took("t", "slow", 0.0)
-    assert waits.expected_s("t", "slow") == pytest.approx(210.0)
+    assert waits.expected_s("t", "usual") == pytest.approx(12.0)
+    assert waits.expected_s("u", "usual") == FIRST_GUESS_S
+    waits.took("t", "usual", 0.0)
+    assert waits.expected_s("t", "usual") == pytest.approx(8.4)
+    assert waits.expected_s("t", "slow") == LONGEST_S, "it is worth no more room than others"
