@@ -13,10 +13,11 @@ import itertools
 import logging
 import secrets
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.errors import PromptTooLong
+from agentkit_runtime.errors import EngineStopped, PromptTooLong
 from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.namespace import NamespaceKeys
 from agentkit_runtime.prefixes import Prefixes
@@ -140,8 +141,14 @@ class ChatService:
         self._loaded.engine.close()
 
     def rotate_namespace_key(self, key: bytes) -> None:
-        """Separate tenants by another secret from now on; all caches start cold."""
+        """Separate tenants by another secret from now on; all caches start cold.
+
+        Pins and published prefixes end, and what is cached and not in use is forgotten: nobody
+        could find it any more, or end it.
+        """
         self._roots.rotate(key)
+        with suppress(EngineStopped):
+            self._loaded.engine.call(lambda core: core.cache.clear())
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[ChatEvent, None]:
         """Generate a reply; the last event is `ChatFinished`.

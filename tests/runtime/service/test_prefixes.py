@@ -327,3 +327,17 @@ async def test_what_only_a_pin_has_is_not_taken_without_one(service: ChatService
         with pytest.raises(ValueError, match="ttl_s must"):
             await service.prefixes.prewarm(FRONT, pin=True, ttl_s=ttl_s)  # type: ignore[arg-type]
     assert service.stats().prompt_tokens == 0, "refused before anything is computed"
+
+
+async def test_a_new_key_leaves_no_pins_that_nobody_could_use(service: ChatService) -> None:
+    """Regression: they stayed for ever, and counted against their tenant's quota."""
+    await service.prefixes.prewarm(FRONT, pin=True)
+    await service.prefixes.publish(ChatRequest(messages=(RULES,), tools=(LOOK,)))
+
+    service.rotate_namespace_key(b"another key of 32 bytes or more.")
+
+    assert await service.prefixes.pins() == []
+    again = await service.prefixes.prewarm(FRONT, pin=True)
+    assert (again.cached_tokens, again.pin is not None) == (0, True)
+    stats = service.stats()
+    assert stats.free_slots == stats.total_slots - again.tokens
