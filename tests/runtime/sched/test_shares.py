@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from agentkit_runtime.sched import shares as shares_module
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.shares import MAX_IDLE, TenantShares
 from tests.runtime.sched.simulation import next_token, simulation
@@ -132,3 +133,14 @@ def test_all_that_runs_for_a_tenant_is_charged(guess: int) -> None:
         sim.step()
         n_rows += sum(chunk.n_rows for chunk in sim.chunks)
     assert sim.scheduler._shares.of("a") == n_rows >= request.computed
+
+
+def test_who_has_been_away_longest_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares_module, "MAX_IDLE", 2)
+    shares = TenantShares({})
+    shares.enter("always")
+    for tenant in "abac":
+        shares.enter(tenant)
+        shares.charge(tenant, 10)
+        shares.leave(tenant)
+    assert (shares.of("a"), shares.of("b"), shares.of("c")) == (20, 0, 10)
