@@ -4,8 +4,9 @@ A request needs all of its blocks in the cache at once, and what is not in use m
 time. Each block that is used again is then an interval between two uses, and to keep it takes one
 block of room in every request in between. Most intervals are kept by dropping, whenever there are
 too many, the one that ends last (Belady). A block is never used without those before it in its
-prompt, so of a path the end is dropped first and no prefix gets holes: for unit blocks this is the
-exact optimum of a prefix cache, and no policy for its leaves can be above it.
+prompt, so none of a path is wanted later than its end, and dropping from the end makes no holes.
+(Of blocks wanted by the same request any may be counted as dropped: the number is the same.) For
+unit blocks this is the exact optimum of a prefix cache; no policy for its leaves can be above it.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ def optimum(requests: Iterable[array[int]], n_blocks: int) -> float:
     later = next_uses(paths)
     kept: dict[int, int] = {}
     """Block and the request that wants it next, for what is in the cache."""
-    farthest: list[tuple[int, int, int]] = []
+    farthest: list[tuple[int, int]] = []
     found = wanted = 0
     for path, uses in zip(paths, later, strict=True):
         wanted += len(path)
         found += sum(1 for block in path if kept.pop(block, None) is not None)
         _drop(kept, farthest, max(0, n_blocks - len(path)))  # the request itself takes the rest
-        for depth, (block, use) in enumerate(zip(path, uses, strict=True)):
+        for block, use in zip(path, uses, strict=True):
             if use < _NEVER:
                 kept[block] = use
-                heapq.heappush(farthest, (-use, -depth, block))
+                heapq.heappush(farthest, (-use, block))
         _drop(kept, farthest, n_blocks)
     return found / wanted if wanted else 0.0
 
@@ -48,9 +49,9 @@ def next_uses(paths: Sequence[array[int]]) -> list[list[int]]:
     return uses[::-1]
 
 
-def _drop(kept: dict[int, int], farthest: list[tuple[int, int, int]], n_blocks: int) -> None:
+def _drop(kept: dict[int, int], farthest: list[tuple[int, int]], n_blocks: int) -> None:
     """Drop what is wanted last until `n_blocks` are left."""
     while len(kept) > n_blocks:
-        use, _, block = heapq.heappop(farthest)
+        use, block = heapq.heappop(farthest)
         if kept.get(block) == -use:
             del kept[block]
