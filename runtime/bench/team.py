@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -29,6 +30,7 @@ FEW = ((4, "cold"), (4, "warm"))
 """For engines that compute the prefix once for each of a cold team: minutes more would be."""
 OURS = {"ours": [], "ours_float32": ["--weights", "float"]}
 """With default options, which store weights in float16 on x86, and with float32 weights."""
+WEIGHT_BYTES = {"ours": 2.0 if platform.machine() == "x86_64" else 4.0, "ours_float32": 4.0}
 DEFAULT = "ours"
 
 
@@ -73,9 +75,7 @@ def run_engine(
 def _engines(peers: Peers, job: Job) -> dict[str, tuple[list[str], Job, dict[str, str]]]:
     few = replace(job, teams=FEW)
     found: dict[str, tuple[list[str], Job, dict[str, str]]] = {}
-    for name in OURS:
-        form = name.partition("_")[2]
-        options = ["--weights", form] if form else []
+    for name, options in OURS.items():
         found[name] = ([sys.executable, str(SCRIPTS / "with_ours.py"), *options], job, {})
     for name, wanted in (("openvino", job), ("transformers", few)):
         python = peers.python(name)
@@ -116,8 +116,8 @@ def _report(
             if name not in rows:
                 continue
             label = f"team_{n}_wall" if state == "warm" else f"team_{n}_cold_wall"
-            fastest = min(OURS, key=lambda ours: medians[ours][name])
-            for suffix, ours in (("", fastest), ("_default", "ours")):
+            for ours in OURS:
+                suffix = ours.removeprefix(DEFAULT)
                 figures.add(
                     f"{label}_vs_{engine}{suffix}",
                     rows[name] / medians[ours][name],
@@ -137,15 +137,14 @@ def _floors(figures: Figures, medians: Mapping[str, Mapping[str, float]]) -> Non
     note = "float32, the threads of this run"
     figures.add("floor_memory_read", read / 1e9, "GB/s", note)
     figures.add("floor_gemm", flops / 1e9, "GFLOP/s", f"{note}, [1024, 576] x [576, 1536]")
-    head = config.vocab * config.hidden
-    for engine, (in_layers, in_head) in OURS.items():
-        n_bytes = config.block_weights * in_layers + head * in_head
-        rate = medians[engine]["decode_rate"] * n_bytes / read
-        about = f"share of the rate at which its {n_bytes / 1e6:.0f} MB of weights can be read"
+    for engine, n_bytes in WEIGHT_BYTES.items():
+        stored = (config.block_weights + config.vocab * config.hidden) * n_bytes
+        rate = medians[engine]["decode_rate"] * stored / read
+        about = f"share of the rate at which its {stored / 1e6:.0f} MB of weights can be read"
         figures.add(f"decode_of_bandwidth_{engine}", rate, "ratio", about)
-        for name, seconds in medians[engine].items():
-            if name.startswith("prefill"):
-                n = int(name.split("_")[1])
+        for measured, seconds in medians[engine].items():
+            if measured.startswith("prefill"):
+                n = int(measured.split("_")[1])
                 share = 2 * config.block_weights * n / flops / seconds
                 about = "share of the rate of matrix products alone, attention not counted"
                 figures.add(f"prefill_of_gemm_{n}_{engine}", share, "ratio", about)

@@ -39,10 +39,11 @@ def measure(figures: Figures, peers: Peers, *, runs: int = 3, quick: bool = Fals
             row = _run(command)
             known = best.setdefault(name, row)
             best[name] = {key: min(value, known[key]) for key, value in row.items()}
-    _report(figures, best, runs)
+    report(figures, best, runs)
 
 
-def _report(figures: Figures, best: dict[str, dict[str, float]], runs: int) -> None:
+def report(figures: Figures, best: dict[str, dict[str, float]], runs: int) -> None:
+    """Add the figures; raises AssertionError when the trees did not find the same tokens."""
     note = (
         "8,000 shared tokens, 64 agents, 20 turns of 200 + 100; median us of thread CPU time, "
         f"best of {runs} runs in turn"
