@@ -21,7 +21,7 @@ SCHEDULING = ("plan", "commit", "finish", "drop", "add", "accept")
 class Sizes:
     """Tokens and repetitions."""
 
-    lengths: tuple[int, ...] = (1_000, 2_000, 4_000, 7_000)
+    lengths: tuple[int, ...] = (1_000, 2_000, 4_000, 7_000, 8_000)
     new: int = 150
     repeats: int = 3
     unshared: int = 500
@@ -114,4 +114,4 @@ def _label(length: int) -> str:
 
 
 def _note() -> str:
-    return f"SmolLM2-135M, float32, {torch.get_num_threads()} CPU threads"
+    return f"SmolLM2-135M, default options, {torch.get_num_threads()} CPU threads"

@@ -5,7 +5,8 @@
 
 Without peers and traces it measures what needs neither, in about a quarter of an hour. `--peers` is
 a folder that `--install-peers` has filled; `--traces` has the recordings as `.jsonl.xz`. Writes
-docs/benchmarks.json, and PNG plots to docs/plots where matplotlib is installed.
+docs/benchmarks.json, the tables of docs/benchmarks.md, and PNG plots to docs/plots where matplotlib
+is installed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import engine_figures, plots, team, tree
+from bench import document, engine_figures, plots, team, tree
 from bench.figures import DOCS, Figures, merge
 from bench.peers.venvs import Peers, install
 
@@ -45,7 +46,8 @@ def main() -> int:
     if "eviction" in args.only and args.traces is not None:
         paths = [str(path) for path in sorted(args.traces.glob("*.jsonl*"))]
         script = Path(__file__).with_name("eviction.py")
-        subprocess.run([sys.executable, str(script), *paths], check=True)
+        command = [sys.executable, str(script), *paths, "--out", str(args.out)]
+        subprocess.run(command, check=True)
     sizes = engine_figures.QUICK if args.quick else engine_figures.Sizes()
     engine_figures.measure(figures, sizes, args.only)
     merge(args.out, figures.rows)
@@ -53,6 +55,8 @@ def main() -> int:
         team.measure(figures, peers, runs=args.runs, quick=args.quick)
         merge(args.out, figures.rows)
     plots.draw(args.out, args.out.parent / "plots")
+    if args.out.parent == DOCS:
+        document.write(args.out, DOCS / "benchmarks.md")
     return 0
 
 
