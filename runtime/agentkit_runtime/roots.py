@@ -26,10 +26,6 @@ class Roots:
         """The tenant's own root."""
         return self._keys.digest(tenant=tenant, permissions=(), identity=self._identity)
 
-    def all_of(self, tenant: str) -> list[bytes]:
-        """The tenant's roots under this key and earlier ones: to forget them."""
-        return self._keys.digests(tenant=tenant, permissions=(), identity=self._identity)
-
     def scope(self, request: ChatRequest) -> Scope:
         """On whose behalf a request uses the cache."""
         return Scope(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentkit_runtime.attention.cost import AttentionCost
-from agentkit_runtime.attention.plan import AttentionPlan, Lane, lane_runs
+from agentkit_runtime.attention.plan import AttentionPlan, Lane, lane_runs, new_positions
 from agentkit_runtime.attention.sharing import Piece, find_sharing
 from agentkit_runtime.kv.extent import Extent
 
@@ -51,7 +51,7 @@ def plan_cascade(
     A window that hides keys from a row is relative to that row, and a level above the last does not
     know where its rows stand: such a step shares nothing.
     """
-    positions = tuple(at for lane in lanes for at in _new(lane))
+    positions = tuple(at for lane in lanes for at in new_positions(lane))
     if window is not None and max(positions, default=0) >= window:
         keys = tuple(_in_reach(lane, window) for lane in lanes)
         return CascadePlan(
@@ -119,7 +119,3 @@ def _in_reach(lane: Lane, window: int) -> tuple[Extent, ...]:
         if skipped < extent.length:
             found.append(extent.tail(skipped))
     return tuple(found)
-
-
-def _new(lane: Lane) -> range:
-    return range(lane.position, lane.position + lane.n_new)

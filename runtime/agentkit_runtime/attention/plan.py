@@ -132,7 +132,7 @@ def build_plan(
         planner.add_private(index, pieces)
     planner.flush()
     return AttentionPlan(
-        positions=tuple(at for lane in lanes for at in _new_positions(lane)),
+        positions=tuple(at for lane in lanes for at in new_positions(lane)),
         reads=tuple(planner.reads),
         causal=tuple(planner.causal),
         gathers=tuple(planner.gathers),
@@ -240,7 +240,8 @@ def _saved_keys(sharing: Sharing) -> int:
     return sum((read.hi - read.lo - 1) * _n_keys(read.pieces) for read in sharing.shared)
 
 
-def _new_positions(lane: Lane) -> range:
+def new_positions(lane: Lane) -> range:
+    """Positions of a lane's new tokens."""
     return range(lane.position, lane.position + lane.n_new)
 
 

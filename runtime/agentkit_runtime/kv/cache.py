@@ -215,8 +215,8 @@ class KvCache(RestoringSlots):
         self.counters.pruned += total(freed)
         if self._tiers is not None:
             self._tiers.forget(namespace)
-        if namespace is None and not self._tree.total_tokens and self._log is not None:
-            self._log.emit(AllBlocksCleared())
+        if namespace is None and not self._tree.total_tokens and self.events is not None:
+            self.events.emit(AllBlocksCleared())
         return before - self._tree.total_tokens
 
     # -- checking -------------------------------------------------------------------------------

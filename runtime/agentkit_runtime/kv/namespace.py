@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -39,10 +38,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class NamespaceKeys:
-    """The key that names roots now, and earlier ones whose roots may still be there.
+    """The key that names roots now, and earlier ones, which are refused when they come again.
 
-    Only `current` is ever looked up: after a rotation every tenant starts cold, and what lies
-    under earlier keys ages out of the cache. Earlier keys are kept to forget it sooner.
+    Only `current` names anything: after a rotation every tenant starts cold.
     """
 
     current: bytes
@@ -55,33 +53,15 @@ class NamespaceKeys:
         if len({self.current, *self.previous}) <= len(self.previous):
             raise ValueError("a namespace key is used twice; rotate to a new one")
 
-    @classmethod
-    def random(cls) -> NamespaceKeys:
-        """A fresh key, for a cache that nothing outlives."""
-        return cls(secrets.token_bytes(32))
-
     def rotate(self, key: bytes) -> NamespaceKeys:
         """The same with a new current key."""
         return NamespaceKeys(key, (self.current, *self.previous))
-
-    def retire(self) -> NamespaceKeys:
-        """The same without earlier keys; forget their roots first (`digests`)."""
-        return NamespaceKeys(self.current)
 
     def digest(self, *, tenant: str, permissions: Sequence[str], identity: Identity) -> bytes:
         """The root to use; see `namespace_digest`."""
         return namespace_digest(
             self.current, tenant=tenant, permissions=permissions, identity=identity
         )
-
-    def digests(
-        self, *, tenant: str, permissions: Sequence[str], identity: Identity
-    ) -> list[bytes]:
-        """The roots under all keys, the current one first: for pruning, never for lookups."""
-        return [
-            namespace_digest(key, tenant=tenant, permissions=permissions, identity=identity)
-            for key in (self.current, *self.previous)
-        ]
 
     def __repr__(self) -> str:
         return f"NamespaceKeys(<secret>, {len(self.previous)} previous)"

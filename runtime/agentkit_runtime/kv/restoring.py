@@ -135,10 +135,6 @@ class RestoringSlots(LeasedSlots):
             self._index = index
         return self._index
 
-    @property
-    def _log(self) -> EventLog | None:
-        return None if self._index is None else self._index.log
-
     def _tier_changed(self, change: TierChange) -> None:
-        if self._log is not None:
-            self._log.tier_changed(change)
+        if self.events is not None:
+            self.events.tier_changed(change)

@@ -10,7 +10,6 @@ import pytest
 import agentkit_runtime.kv.namespace as namespace_module
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.namespace import Identity, NamespaceKeys, namespace_digest
-from agentkit_runtime.kv.prune import ByNamespace
 from agentkit_runtime.kv.scope import Scope
 
 KEY = b"k" * 32
@@ -119,12 +118,8 @@ def test_after_a_rotation_nothing_under_the_old_key_is_matched(cache: KvCache) -
     cache.grow(lease, 8)
     cache.commit(lease, tokens)
     assert cache.acquire(new_root, tokens).cached == 0
-    assert new.digests(tenant="a", permissions=(), identity=IDENTITY) == [new_root, old_root]
-    assert new.retire().digests(tenant="a", permissions=(), identity=IDENTITY) == [new_root]
     cache.release(lease)
-    for root in new.digests(tenant="a", permissions=(), identity=IDENTITY):
-        cache.prune(ByNamespace(root))
-    assert cache.available == cache.n_slots
+    assert cache.peek(new_root, tokens) == 0
 
 
 def test_a_salt_that_another_tenant_uses_opens_nothing(cache: KvCache) -> None:
@@ -148,7 +143,6 @@ def test_an_epoch_separates_weights_that_were_changed_in_place(cache: KvCache) -
 def test_keys_are_checked_and_not_shown() -> None:
     keys = NamespaceKeys(KEY).rotate(b"secret of sixteen")
     assert "secret of" not in repr(keys)
-    assert len(NamespaceKeys.random().current) == 32
     with pytest.raises(ValueError, match="used twice"):
         keys.rotate(KEY)
     with pytest.raises(ValueError, match="at least 16 bytes, got 5"):

@@ -69,11 +69,6 @@ class BreakEven:
                 self._host.seconds(n_bytes), self._disk.seconds(n_bytes), DISK_LATENCY_S
             )
 
-    @property
-    def compute_cost(self) -> ComputeCost | None:
-        """What computing costs now; None before anything is known."""
-        return self._prefill.cost
-
     def fetching(self, media: Sequence[Medium], *, cached_tokens: int) -> int:
         """See `Worth.fetching`. Nothing while it is not known what computing costs."""
         compute = self._prefill.cost
