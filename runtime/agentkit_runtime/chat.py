@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from agentkit_runtime.checks import require_instance, require_text, require_texts, require_whole
 from agentkit_runtime.types import (
@@ -43,6 +43,11 @@ class ChatMessage:
     content: str = ""
     tool_calls: tuple[ChatToolCall, ...] = ()
     tool_call_id: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise ValueError(f"role must be one of {get_args(Role)}, got {self.role!r}")
+        require_text("content", self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,15 @@ class ChatRequest:
 
     def __post_init__(self) -> None:
         require_instance("messages", self.messages, tuple)
+        for message in self.messages:
+            require_instance("each of messages", message, ChatMessage)
         require_instance("tools", self.tools, tuple)
+        for tool in self.tools:
+            require_instance("each of tools", tool, ChatTool)
+        if self.tool_choice not in ("auto", "none", "required"):
+            require_instance(
+                "tool_choice other than auto, none, required", self.tool_choice, ToolName
+            )
         if self.allowed_tools is not None:
             require_texts("allowed_tools", self.allowed_tools, frozenset)
         require_instance("sampling", self.sampling, SamplingParams)

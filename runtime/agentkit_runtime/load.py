@@ -19,7 +19,7 @@ from agentkit_runtime.attention.select import (
     open_attention,
 )
 from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size, free_host_bytes
-from agentkit_runtime.checks import require_instance, require_text, require_whole
+from agentkit_runtime.checks import require_instance, require_whole
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.errors import RuntimeFault
@@ -28,7 +28,7 @@ from agentkit_runtime.kv.events import EventLog
 from agentkit_runtime.kv.format import KvFormat, bytes_per_token
 from agentkit_runtime.kv.formats import float_format
 from agentkit_runtime.kv.namespace import Identity
-from agentkit_runtime.kv.policy import PolicyName, policy
+from agentkit_runtime.kv.policy import EvictionPolicy, PolicyName, policy
 from agentkit_runtime.kv.pool import KvStorage, SlotAllocator
 from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.kv.tiers.open import TierOptions, open_tiers
@@ -83,7 +83,7 @@ class EngineOptions:
     """KV slots, in tokens; None takes what free memory allows (`capacity.memory`)."""
     threads: int | None = None
     """CPU threads of torch, for the whole process; None leaves torch's choice."""
-    eviction: PolicyName = "hints"
+    eviction: PolicyName | EvictionPolicy = "hints"
     """Which unlocked prefixes leave first; without hints, "hints" is least recently used first."""
     pin_quota: PinQuota | None = None
     """How many tokens may be pinned; None: a quarter of the pool for each tenant, half for all."""
@@ -115,7 +115,6 @@ class EngineOptions:
             WeightFormat.parse(self.weights)
         if self.kv_dtype is not None:
             KvFormat.parse(self.kv_dtype)
-        require_text("eviction", self.eviction)
         policy(self.eviction)
         if self.attention not in ATTENTION_NAMES:
             raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
@@ -277,7 +276,7 @@ def build_core(
     dtype: torch.dtype = torch.float32,
     kv_format: KvFormat | None = None,
     options: SchedulerOptions | None = None,
-    eviction: PolicyName = "hints",
+    eviction: PolicyName | EvictionPolicy = "hints",
     pin_quota: PinQuota | None = None,
     kv_events: int | None = None,
     tiers: Callable[[KvStorage], Tiers] | None = None,

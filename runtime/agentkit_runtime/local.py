@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.kv.hints import Hint
     from agentkit_runtime.kv.pins import PinQuota
-    from agentkit_runtime.kv.policy import PolicyName
+    from agentkit_runtime.kv.policy import EvictionPolicy, PolicyName
     from agentkit_runtime.load import DType, LoadedModel
     from agentkit_runtime.prefixes import Prefixes
+    from agentkit_runtime.sched.options import SchedulerOptions
     from agentkit_runtime.turn_losses import TemplateReport
 
 
@@ -46,11 +47,13 @@ class LocalRuntime:
         adapter: str | Path | None = None,
         kv_dtype: str | None = None,
         attention: AttentionName = "auto",
-        eviction: PolicyName = "hints",
+        eviction: PolicyName | EvictionPolicy = "hints",
         pin_quota: PinQuota | None = None,
         host_cache_bytes: int | None = None,
         disk_cache: str | Path | None = None,
         disk_cache_bytes: int = 16 << 30,
+        kv_events: int | None = None,
+        scheduler: SchedulerOptions | None = None,
         namespace_key: bytes | None = None,
     ) -> Self:
         """Find (or fetch), load and start a model. Blocks for seconds; a first fetch for minutes.
@@ -68,14 +71,16 @@ class LocalRuntime:
                 fp8_e5m2, int8 or int4; None stores them as they are computed.
             attention: "sdpa" is torch's own, "flashinfer" that package on CUDA; "auto" takes it
                 where it runs.
-            eviction: which cached prefixes leave first: "lru", "lfu", "slru", or "hints", which is
-                lru that heeds `advise`.
+            eviction: which cached prefixes leave first: "lru", "lfu", "slru", "hints" (lru that
+                heeds `advise`), or an `EvictionPolicy` of your own.
             pin_quota: how many tokens may be pinned; None is a quarter of the pool for each tenant,
                 and half of it for all.
             host_cache_bytes: host memory for KV that had to leave the pool; None is none, or 1 GiB
                 in front of a disk cache.
             disk_cache: folder for KV that outlives the process; None keeps none.
             disk_cache_bytes: most bytes of all files in that folder.
+            kv_events: how many KV events are kept for routers that replay them; None reports none.
+            scheduler: bounds of a step, order and fairness (`sched.options`); None is its defaults.
             namespace_key: secret that separates tenants; None draws one, or with a disk cache takes
                 the one that is kept there: under another key nothing in it is found again.
 
@@ -87,6 +92,7 @@ class LocalRuntime:
         """
         from agentkit_runtime.kv.tiers.keys import load_or_create_key
         from agentkit_runtime.load import EngineOptions, load_engine
+        from agentkit_runtime.sched.options import SchedulerOptions
 
         folder = None if disk_cache is None else Path(disk_cache).expanduser()
         options = EngineOptions(
@@ -103,6 +109,8 @@ class LocalRuntime:
             host_cache_bytes=host_cache_bytes,
             disk_cache=folder,
             disk_cache_bytes=disk_cache_bytes,
+            kv_events=kv_events,
+            scheduler=scheduler or SchedulerOptions(),
         )
         if namespace_key is None and folder is not None:
             namespace_key = load_or_create_key(folder)

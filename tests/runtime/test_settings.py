@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from agentkit_runtime.chat import ChatRequest
+from agentkit_runtime.chat import ChatMessage, ChatRequest
 from agentkit_runtime.kv.hints import LikelyNext, SessionDone, SessionWaits
 from agentkit_runtime.kv.pins import PinQuota
+from agentkit_runtime.kv.policy import Lfu
+from agentkit_runtime.kv.prune import ByNamespace, ByPrefix
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tiers.open import TierOptions
 from agentkit_runtime.load import EngineOptions
@@ -29,6 +31,9 @@ class Silent:
 NEEDED: dict[type, dict[str, Any]] = {
     GenerateRequest: {"request_id": "r", "prompt": (1,), "namespace": b"n", "text": Silent()},
     ChatRequest: {"messages": ()},
+    ChatMessage: {"role": "user"},
+    ByNamespace: {"namespace": b"n"},
+    ByPrefix: {"namespace": b"n", "tokens": b""},
     SessionWaits: {"session": "s", "expected_s": 1.0},
     SessionDone: {"session": "s"},
     LikelyNext: {"tags": frozenset(), "within_s": 1.0},
@@ -40,6 +45,9 @@ NO_FINITE_SECONDS = [*NO_SECONDS, math.inf]
 NO_TEXT = [1, b"x", ["x"]]
 NO_TEXTS = ["abc", {"a"}, ["a"], frozenset([1]), None]
 WRONG: dict[type, dict[str, list[Any]]] = {
+    ChatMessage: {"role": ["bogus", None, "User"], "content": NO_TEXT},
+    ByNamespace: {"namespace": ["ann", None]},
+    ByPrefix: {"namespace": ["ann"], "tokens": ["text", (1,)]},
     SamplingParams: {
         "temperature": [*NO_FINITE_SECONDS, 100.1, None],
         "top_k": NO_COUNT,
@@ -60,8 +68,9 @@ WRONG: dict[type, dict[str, list[Any]]] = {
         "speculate": [*NO_COUNT, 65],
     },
     ChatRequest: {
+        "tool_choice": ["maybe", 1, None],
         "messages": [[], "hello", None],
-        "tools": [[], None],
+        "tools": [[], None, "ab"],
         "allowed_tools": ["search", ["search"], frozenset([1])],
         "sampling": [None, {}],
         "tenant": [None, *NO_TEXT],
@@ -166,3 +175,8 @@ def test_extreme_but_sensible_values_are_taken() -> None:
     SessionWaits("s", math.inf)
     TierOptions(host_bytes=1, disk_folder=Path("folder"))
     SchedulerOptions(patience_s=0, cached_token_s=0, tenant_weights={"t": 1e-6})
+
+
+def test_a_policy_of_ones_own_is_an_option() -> None:
+    mine = Lfu()
+    assert EngineOptions(eviction=mine).eviction is mine

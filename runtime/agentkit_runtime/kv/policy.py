@@ -7,7 +7,7 @@ may rise at any time without notice, but when it falls the tree must be told (`R
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from agentkit_runtime.kv.node import DONE, NORMAL, Node
 
@@ -79,9 +79,9 @@ class HintedLru:
 
 
 def policy(choice: PolicyName | EvictionPolicy) -> EvictionPolicy:
-    """The policy with this name, or the one given. Raises ValueError for an unknown name."""
-    if not isinstance(choice, str):
-        return choice
+    """The policy with this name, or the one given. Raises ValueError for anything else."""
+    if callable(getattr(choice, "key", None)) and hasattr(choice, "counts_hits"):
+        return cast("EvictionPolicy", choice)
     match choice:
         case "lru":
             return Lru()
@@ -93,5 +93,6 @@ def policy(choice: PolicyName | EvictionPolicy) -> EvictionPolicy:
             return HintedLru()
         case _:
             raise ValueError(
-                f"eviction policy must be 'lru', 'lfu', 'slru' or 'hints', got {choice!r}"
+                "eviction must be 'lru', 'lfu', 'slru', 'hints' or an EvictionPolicy, "
+                f"got {choice!r}"
             )

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from agentkit_runtime.checks import require_instance
 from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.node import Node, RootNode
 from agentkit_runtime.kv.pins import HeldPin
@@ -26,6 +27,10 @@ class ByPrefix:
     namespace: bytes
     tokens: bytes
 
+    def __post_init__(self) -> None:
+        require_instance("namespace (a digest)", self.namespace, bytes)
+        require_instance("tokens (packed ids)", self.tokens, bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class ByPin:
@@ -39,6 +44,10 @@ class ByNamespace:
     """A namespace, with all that it has behind published prefixes."""
 
     namespace: bytes
+    """Its digest. Who knows the tenant takes `ByTenant`."""
+
+    def __post_init__(self) -> None:
+        require_instance("namespace (a digest)", self.namespace, bytes)
 
 
 @dataclass(frozen=True, slots=True)

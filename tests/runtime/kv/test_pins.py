@@ -165,9 +165,7 @@ def test_all_tenants_together_leave_room_to_work(cache: KvCache) -> None:
         fill(cache, list(range(20)), tenant.encode())
     for tenant in "ab":
         cache.pin(tenant.encode(), pack(range(20)), scope=Scope(tenant=tenant))
-    with pytest.raises(
-        PinRefused, match="than the limit for all tenants together, 50;"
-    ):
+    with pytest.raises(PinRefused, match="than the limit for all tenants together, 50;"):
         cache.pin(b"c", pack(range(20)), scope=Scope(tenant="c"))
     cache.pin(b"c", pack(range(10)), scope=Scope(tenant="c"))
 

@@ -109,5 +109,7 @@ def test_a_policy_of_one_s_own_can_be_given() -> None:
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be 'lru', 'lfu', 'slru' or 'hints', got 'mru'"):
+    with pytest.raises(
+        ValueError, match="must be 'lru', 'lfu', 'slru', 'hints' or an EvictionPolicy, got 'mru'"
+    ):
         RadixTree(policy="mru")  # type: ignore[arg-type]
