@@ -39,11 +39,16 @@ def test_bytes_per_token_are_exact(model: str, n_bytes: int) -> None:
     assert plan(model).bytes_per_token == n_bytes
 
 
-def test_eight_bits_take_half_and_state_their_scales() -> None:
-    found = plan("llama-3.1-70b", kv_format=KvFormat.FP8_E4M3)
+@pytest.mark.parametrize(
+    ("kv_format", "scales_of_a_head"), [(KvFormat.INT8, 1), (KvFormat.FP8_E4M3, 128 // 16)]
+)
+def test_eight_bits_take_half_and_state_their_scales(
+    kv_format: KvFormat, scales_of_a_head: int
+) -> None:
+    found = plan("llama-3.1-70b", kv_format=kv_format)
 
     assert found.bytes_per_token == 327_680 // 2 + found.scale_bytes_per_token
-    assert found.scale_bytes_per_token == 80 * 8 * 2 * 2
+    assert found.scale_bytes_per_token == 80 * 8 * 2 * 2 * scales_of_a_head
 
 
 @pytest.mark.parametrize(
