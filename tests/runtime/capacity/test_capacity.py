@@ -196,10 +196,10 @@ def test_the_command_prints_what_fits() -> None:
     code, out, _ = command("llama-3.1-8b", "--memory", "80GB", "--kv-dtype", "fp8")
 
     assert code == 0
-    assert "66,560 bytes per token (fp8_e4m3, of them 1,024 scales)" in out
-    assert "900,525" in out
-    assert "27 with 32,768 tokens each" in out
-    assert "31 when they share the first 4,096" in out
+    assert "73,728 bytes per token (fp8_e4m3, of them 8,192 scales)" in out
+    assert "812,973" in out
+    assert "24 with 32,768 tokens each" in out
+    assert "28 when they share the first 4,096" in out
 
 
 def test_the_command_prints_json() -> None:
