@@ -11,6 +11,7 @@ from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.kv.tokens import unpack
 from agentkit_runtime.kv.walk import Walk
+from agentkit_runtime.text.common import n_common
 
 if TYPE_CHECKING:
     from agentkit_runtime.prompt import Prompt
@@ -147,8 +148,8 @@ def _in_tools(position: int, whole: str, request: ChatRequest, renderer: Rendere
         without = _text(bare, renderer, None)
     except RequestRejected:
         return False
-    n_front = _common(whole, without)
-    n_behind = _common(whole[::-1], without[::-1])
+    n_front = n_common(whole, without)
+    n_behind = n_common(whole[::-1], without[::-1])
     return n_front <= position < len(whole) - n_behind
 
 
@@ -158,9 +159,3 @@ def _text(request: ChatRequest, renderer: Renderer, n_messages: int | None) -> s
     written = renderer.write(part, add_generation_prompt=n_messages is None)
     text = written.marked_text
     return text if written.escape is None else text.replace(written.escape, "")
-
-
-def _common(first: str, second: str) -> int:
-    """Characters with which both begin."""
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))

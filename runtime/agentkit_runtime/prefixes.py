@@ -24,6 +24,7 @@ from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.miss import MissReport, explain_walk
 from agentkit_runtime.prompt import PromptBuilder
 from agentkit_runtime.roots import Roots
+from agentkit_runtime.text.common import n_common
 from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.types import Finished, FinishReason, GenerateRequest, SamplingParams
 
@@ -221,8 +222,8 @@ class Prefixes:
 
         Up to the last special token that both have: behind it, text could become part of a token.
         """
-        samples = [self._continued(root, request, text) for text in ("A", "0")]
-        shared = common_ids(*samples)
+        first, second = (self._continued(root, request, text) for text in ("A", "0"))
+        shared = first[: n_common(first, second)]
         n_shared = max(
             (n for n in range(1, len(shared) + 1) if self._tokenizer.is_special(shared[n - 1])),
             default=len(shared),
@@ -242,14 +243,6 @@ class Prefixes:
             root, dataclasses.replace(request, messages=longer), add_generation_prompt=False
         )
         return prompt.ids
-
-
-def common_ids(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[int, ...]:
-    """The ids with which both begin."""
-    for n, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return first[:n]
-    return min(first, second, key=len)
 
 
 def _advice(hint: Hint) -> Hint:

@@ -29,8 +29,8 @@ from agentkit_runtime.types import (
     GenerateRequest,
     RequestStats,
     SamplingParams,
-    TextDelta,
 )
+from bench.tiny import Silent
 
 LLAMA_1B = ModelConfig(
     family="llama",
@@ -163,7 +163,7 @@ class Rig:
                 request_id=f"gpu-{self._n}",
                 prompt=tuple(prompt),
                 namespace=f"apart-{self._n}".encode() if apart else b"shared",
-                text=_NoText(),
+                text=Silent(),
                 sampling=SamplingParams(max_tokens=n_out),
             )
             self.core.check(request)
@@ -181,14 +181,6 @@ class Rig:
     def forget(self) -> None:
         """Empty the radix tree."""
         self.core.cache.clear()
-
-
-class _NoText:
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
 
 
 def _stats(events: Sequence[EngineEvent]) -> RequestStats:

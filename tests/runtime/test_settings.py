@@ -17,16 +17,8 @@ from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tiers.open import TierOptions
 from agentkit_runtime.load import EngineOptions
 from agentkit_runtime.sched.options import SchedulerOptions
-from agentkit_runtime.types import GenerateRequest, Priority, SamplingParams, TextDelta
-
-
-class Silent:
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
-
+from agentkit_runtime.types import GenerateRequest, Priority, SamplingParams
+from bench.tiny import Silent
 
 NEEDED: dict[type, dict[str, Any]] = {
     GenerateRequest: {"request_id": "r", "prompt": (1,), "namespace": b"n", "text": Silent()},

@@ -32,7 +32,7 @@ def check_tools(tools: Sequence[ChatTool]) -> None:
 
 
 def _check_unicode(field: str, text: str) -> None:
-    if not _is_unicode(text):
+    if not is_unicode(text):
         raise RequestRejected(
             f"{field} holds a lone surrogate, which is not a character; "
             "decode the text properly or replace it",
@@ -40,7 +40,8 @@ def _check_unicode(field: str, text: str) -> None:
         )
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether `text` can be sent: a string may hold halves of surrogate pairs."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.common import n_common
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.template_json import VerbatimJson
 from agentkit_runtime.text.tool_formats import tool_format_for
@@ -58,7 +59,7 @@ def find_rewrites(template: ChatTemplate) -> tuple[Rewrite, ...]:
     """What this template rewrites, one of each kind. Never raises for one that refuses samples."""
     found: dict[RewriteKind, Rewrite] = {}
     for kind, before, after in _samples(template):
-        n_same = _n_common(before, after)
+        n_same = n_common(before, after)
         lost_chars = len(before) - n_same
         # Each sample has a reply: it says more only where something before the reply changes.
         if not lost_chars or (
@@ -93,11 +94,6 @@ def least_rewriting(template: ChatTemplate) -> ChatTemplate:
 def _before(n_same: int, sample: str) -> bool:
     """Whether the first change lies before the reply of a sample."""
     return n_same < sample.rindex(_PLAIN)
-
-
-def _n_common(first: str, second: str) -> int:
-    pairs = enumerate(zip(first, second, strict=False))
-    return next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _n_lost(template: ChatTemplate) -> int:

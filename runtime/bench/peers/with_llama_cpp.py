@@ -42,8 +42,9 @@ class LlamaServer:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        # Asked to end, it can hang for ever; there is nothing in it to be saved.
         atexit.register(server.wait)
-        atexit.register(server.terminate)
+        atexit.register(server.kill)
         deadline = time.monotonic() + 120.0
         while not self._is_up():
             if server.poll() is not None or time.monotonic() > deadline:

@@ -19,8 +19,8 @@ from agentkit_runtime.types import (
     Finished,
     GenerateRequest,
     SamplingParams,
-    TextDelta,
 )
+from bench.tiny import Silent
 from tests.runtime.formats.tiny import CONFIG, logits_at_once, tiny_decoder
 
 FORMATS = list(KvFormat)
@@ -28,14 +28,6 @@ N_OUT = 6
 TIE = 0.02
 """Of the spread of a row's logits. Codes round: a last bit of a product that differs between two
 batches can move a number by a whole step, and the logits a little."""
-
-
-class NoText:
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,7 +51,7 @@ def run(core: EngineCore, prompts: Sequence[Sequence[int]], first: int) -> list[
             request_id=f"r{first + index}",
             prompt=tuple(prompt),
             namespace=b"n",
-            text=NoText(),
+            text=Silent(),
             sampling=SamplingParams(max_tokens=N_OUT),
         )
         core.check(request)

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from agentkit_runtime.api.openai.errors import ApiError
+from agentkit_runtime.text.request_text import is_unicode
 
 MessageRole = Literal["system", "developer", "user", "assistant", "tool"]
 _MAX_DEPTH = 100
@@ -161,7 +162,7 @@ def _check(value: object, path: str, depth: int) -> None:
         raise ApiError(f"the body is nested deeper than {_MAX_DEPTH} levels", param=_root(path))
     match value:
         case str():
-            if not value.isascii() and not _is_text(value):
+            if not value.isascii() and not is_unicode(value):
                 raise ApiError(
                     f"{path or 'the body'} holds a lone surrogate, which is not a character",
                     param=path or None,
@@ -179,11 +180,3 @@ def _check(value: object, path: str, depth: int) -> None:
 
 def _root(path: str) -> str | None:
     return re.split(r"[.\[]", path)[0] or None
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

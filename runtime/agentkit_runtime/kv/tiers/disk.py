@@ -34,6 +34,7 @@ from agentkit_runtime.kv.tiers.disk_file import (
     read_block,
 )
 from agentkit_runtime.kv.tiers.disk_index import SUFFIX, DiskEntry, DiskIndex, scan
+from agentkit_runtime.kv.tiers.keys import private
 
 _log = logging.getLogger(__name__)
 
@@ -227,7 +228,7 @@ class DiskStore:
             entry.path.unlink(missing_ok=True)
 
     def _write_part(self, part: Path, header: bytes, rows: memoryview, used_s: float) -> None:
-        with open(part, "xb", buffering=0, opener=_private) as file:
+        with open(part, "xb", buffering=0, opener=private) as file:
             for data in (memoryview(header), rows):
                 done = 0
                 while done < len(data):  # a file may take less than it was given
@@ -266,10 +267,6 @@ class DiskStore:
                 self.root,
                 error,
             )
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def _ignore(stored: bool, names: tuple[bytes, ...]) -> None:

@@ -34,7 +34,7 @@ def load_or_create_key(folder: Path) -> bytes:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = folder / f"{_NAME}.{secrets.token_hex(8)}"
     try:
-        with open(part, "xb", opener=_private) as file:
+        with open(part, "xb", opener=private) as file:
             file.write(secrets.token_bytes(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
@@ -58,5 +58,6 @@ def _load(path: Path) -> bytes:
     return key
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
+    """An `opener` for files that only their owner may read."""
     return os.open(path, flags, 0o600)
