@@ -19,10 +19,13 @@ from agentkit.context import Context, Document, VolatileTextWarning
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import (
     AgentkitError,
+    ApprovalRequired,
+    Blocked,
     ConfigurationError,
     ContextError,
     ContextFrozen,
     ContextMismatch,
+    LimitReached,
     MissingExtra,
     ModelError,
     OutputError,
@@ -31,9 +34,13 @@ from agentkit.errors import (
     TurnLimitReached,
     UnknownModel,
 )
+from agentkit.hooks import HookContext, Hooks
+from agentkit.journal import Journal, JournalError, MemoryJournal
 from agentkit.knowledge import Knowledge
+from agentkit.limits import Limits
 from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.result import RunRecord, RunResult
+from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
 from agentkit.stream import RunStream
 from agentkit.team import FanOut, Task, fan_out
 from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
@@ -44,18 +51,30 @@ from agentkit.warn import MissingDescriptionWarning
 __all__ = [
     "Agent",
     "AgentkitError",
+    "Answered",
+    "ApprovalRequired",
+    "Approve",
     "AssistantMessage",
+    "Blocked",
     "CompactionRule",
     "ConfigurationError",
     "Context",
     "ContextError",
     "ContextFrozen",
     "ContextMismatch",
+    "Deny",
     "Document",
     "Failed",
     "FanOut",
+    "HookContext",
+    "Hooks",
+    "Journal",
+    "JournalError",
     "Knowledge",
+    "LimitReached",
+    "Limits",
     "McpServer",
+    "MemoryJournal",
     "Message",
     "MissingDescriptionWarning",
     "MissingExtra",
@@ -63,6 +82,8 @@ __all__ = [
     "ModelError",
     "ModelRequest",
     "OutputError",
+    "PausedRun",
+    "PendingCall",
     "RequestRefused",
     "Retry",
     "RunError",

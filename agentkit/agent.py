@@ -12,23 +12,28 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType, TracebackType
 from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
-from agentkit.blocks import UserMessage
+from agentkit.beginning import RunKeywords, RunOptions, run_options
+from agentkit.blocks import ToolCall, UserMessage
 from agentkit.checks import check_configuration, message_of
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
-from agentkit.errors import AgentkitError, ConfigurationError
+from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
+from agentkit.hooks import Hooks
+from agentkit.journal import Journal
 from agentkit.knowledge import Knowledge
+from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.result import RunResult
-from agentkit.state import Memory
+from agentkit.saved import Answer, Answers, Memory, PausedRun
 from agentkit.stream import RunStream
 from agentkit.team.members import Team
 from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
-from agentkit.toolset import Tool
+from agentkit.telemetry import Telemetry
+from agentkit.toolset import Tool, ToolContext
 from agentkit.toolset.mcp import McpServer
 from agentkit.warn import users_line
 
@@ -115,6 +120,14 @@ class Agent(Generic[Deps, Output]):
     Its lengths are in tokens. Where a model says how long its prompts may be, they are cut to that;
     for other small models set the trigger, e.g. `CompactionRule(trigger_tokens=4_000)`.
     """
+    limits: Limits | None = None
+    """How much one run and everything below it may use; for a subagent, each of its runs."""
+    hooks: Sequence[Hooks] = ()
+    """Code of your own at fixed places of each run, in this order."""
+    journal: Journal | None = None
+    """Keeps each step of a run, so that it can be resumed. The root agent's counts."""
+    telemetry: Telemetry | None = None
+    """Traces runs. The root agent's counts."""
     deps: Deps
     """What the tools need: connections, settings, the user's identity. The model never sees it.
 
@@ -146,6 +159,10 @@ class Agent(Generic[Deps, Output]):
         max_retries: int | None = None,
         max_parallel: int | None = None,
         compaction: CompactionRule | None = _OF_CLASS,
+        limits: Limits | None = None,
+        hooks: Sequence[Hooks] | None = None,
+        journal: Journal | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         if deps is not None or not hasattr(self, "deps"):
             self.deps = deps
@@ -163,27 +180,25 @@ class Agent(Generic[Deps, Output]):
     # What an application calls.
 
     async def run(
-        self, prompt: str | UserMessage | None, *, context: Context | None = None
+        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
     ) -> RunResult[Output]:
         """Run the agent to its answer.
 
         Args:
             prompt: what the user says; None goes on with `context` as it is, after a pause or a
             failure.
-            context: a conversation to continue, e.g. `result.context`; a new one by default.
+            options: see `RunKeywords`.
 
         Raises:
+            ApprovalRequired: calls wait for a person; go on with `resume(error.paused, answers)`.
             RunError: there is no answer; `error.partial` has what was done.
             ContextMismatch: the context was begun with other rules, tools or another role.
             ConfigurationError: the agent is put together wrongly.
         """
-        async with self.stream(prompt, context=context) as events:
-            async for _ in events:
-                pass
-        return events.result
+        return await _result_of(self.stream(prompt, **options))
 
     def run_sync(
-        self, prompt: str | UserMessage | None, *, context: Context | None = None
+        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
     ) -> RunResult[Output]:
         """`run` for programs without an event loop.
 
@@ -191,15 +206,11 @@ class Agent(Generic[Deps, Output]):
             AgentkitError: the calling thread runs an event loop already; use `await
             agent.run(...)`.
         """
-        if _is_in_event_loop():
-            raise AgentkitError(
-                f"{self.name}.run_sync() was called inside a running event loop, which it would "
-                "block; use: await agent.run(...)"
-            )
-        return asyncio.run(self.run(prompt, context=context))
+        self._check_no_loop("run")
+        return asyncio.run(self.run(prompt, **options))
 
     def stream(
-        self, prompt: str | UserMessage | None, *, context: Context | None = None
+        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
     ) -> RunStream[Output]:
         """Like `run`, and yields events as they happen. The run begins with the first one.
 
@@ -207,7 +218,55 @@ class Agent(Generic[Deps, Output]):
             async for event in events: ...
         events.result
         """
-        return RunStream(self, message_of(prompt, context), context)
+        message = message_of(prompt, options.get("context"))
+        return RunStream(self, message, run_options(options))
+
+    async def resume(
+        self,
+        paused: PausedRun | str,
+        answers: Answers | None = None,
+        *,
+        journal: Journal | None = None,
+        limits: Limits | None = None,
+    ) -> RunResult[Output]:
+        """Go on with a run that was paused, waits for answers, failed, or lost its process.
+
+        Args:
+            paused: the run, e.g. `error.paused`; or its id, if it is in the journal.
+            answers: to its pending calls, by `PendingCall.id`. Those without one wait on.
+            journal: where the run is; the agent's own by default.
+            limits: new limits in place of the agent's; what was used counts.
+
+        Raises:
+            ApprovalRequired, RunError, ContextMismatch: as `run`.
+            JournalError: the run is unknown.
+        """
+        stream = self.resume_stream(paused, answers, journal=journal, limits=limits)
+        return await _result_of(stream)
+
+    def resume_sync(
+        self,
+        paused: PausedRun | str,
+        answers: Answers | None = None,
+        *,
+        journal: Journal | None = None,
+        limits: Limits | None = None,
+    ) -> RunResult[Output]:
+        """`resume` for programs without an event loop."""
+        self._check_no_loop("resume")
+        return asyncio.run(self.resume(paused, answers, journal=journal, limits=limits))
+
+    def resume_stream(
+        self,
+        paused: PausedRun | str,
+        answers: Answers | None = None,
+        *,
+        journal: Journal | None = None,
+        limits: Limits | None = None,
+    ) -> RunStream[Output]:
+        """Like `resume`, and yields events as they happen."""
+        options = RunOptions(resume=paused, answers=answers or {}, journal=journal, limits=limits)
+        return RunStream(self, None, options)
 
     async def __aenter__(self) -> Agent[Deps, Output]:
         """Connect the team's MCP servers once, for many runs."""
@@ -240,6 +299,10 @@ class Agent(Generic[Deps, Output]):
 
     def volatile(self, turn: int) -> str | None:
         """Return text that is true only now, such as the time. It is shown last, and not kept."""
+        return None
+
+    async def approve(self, call: ToolCall, context: ToolContext[Any]) -> Answer | None:
+        """Answer a call whose tool requires approval; None: the run pauses until a person does."""
         return None
 
     # What the team asks an agent for.
@@ -321,6 +384,13 @@ class Agent(Generic[Deps, Output]):
         latest = [*self._memories.items(), (context.digest, memory)]
         self._memories = dict(latest[-_MEMORIES_KEPT:])
 
+    def _check_no_loop(self, method: str) -> None:
+        if _is_in_event_loop():
+            raise AgentkitError(
+                f"{self.name}.{method}_sync() was called inside a running event loop, which it "
+                f"would block; use: await agent.{method}(...)"
+            )
+
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CONFIGURATION and self._is_fixed:
             raise ConfigurationError(
@@ -400,9 +470,12 @@ _CONFIGURATION = frozenset(
     (
         "compaction",
         "examples",
+        "hooks",
         "instructions",
+        "journal",
         "knowledge",
         "knowledge_tokens",
+        "limits",
         "max_parallel",
         "max_repairs",
         "max_retries",
@@ -413,13 +486,23 @@ _CONFIGURATION = frozenset(
         "rules",
         "settings",
         "subagents",
+        "telemetry",
         "tenant",
         "tools",
     )
 )
 
 
-_PLURALS = ("tools", "subagents", "knowledge")
+_PLURALS = ("tools", "subagents", "knowledge", "hooks")
+
+
+async def _result_of(stream: RunStream[Output]) -> RunResult[Output]:
+    async with stream as events:
+        async for _ in events:
+            pass
+    if events.paused is not None and events.paused.pending:
+        raise ApprovalRequired(events.paused)
+    return events.result
 
 
 def _is_in_event_loop() -> bool:

@@ -11,6 +11,7 @@ from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.hints import conversation_ended, subagents_may_follow
+from agentkit.hooking import before_model
 from agentkit.models.base import ModelRequest
 from agentkit.state import RunState
 
@@ -56,15 +57,20 @@ class ModelTurn:
         """The event that says so."""
         return TurnEnd(index=self.index, turn=self.turn)
 
+    def prepare(self) -> None:
+        """Know what the model was asked, where another process has asked it."""
+        self._request = self._run.member.request(self._run, self.index, 0)
+
     async def events(self) -> AsyncGenerator[ModelEvent | TurnDropped, None]:
         """Ask, and yield what the model says."""
         for attempt in itertools.count():
             self._request = self._run.member.request(self._run, self.index, attempt)
+            self._run.budget.check_request()
+            await before_model(self._run, self._request)
             subagents_may_follow(self._run, self._request)
             builder, has_begun = TurnBuilder(), False
             try:
-                stream = self._run.member.model.stream(self._request)
-                async with aclosing(stream) as model_events:
+                async with aclosing(self._stream(self._request)) as model_events:
                     async for event in model_events:
                         has_begun = True
                         builder.push(event)
@@ -87,6 +93,11 @@ class ModelTurn:
                 self._run.count_request(turn.usage, turn.timing, turn.verdict)
                 self._answered(self._request, turn)
                 return
+
+    def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        stream = self._run.member.model.stream(request)
+        telemetry = self._run.services.telemetry
+        return stream if telemetry is None else telemetry.request(self._run, request, stream)
 
     def _answered(self, request: ModelRequest, turn: Turn) -> None:
         last = self._run.last_request

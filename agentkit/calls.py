@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 
-from agentkit.blocks import ToolCall, ToolMessage, ToolResult, printable
+from agentkit.blocks import ToolCall, ToolResult, printable
 from agentkit.events import Event, ToolResultEvent
-from agentkit.state import RunContext, RunState
-from agentkit.toolset import ToolOutput, execute_calls
+from agentkit.hooking import after_tool, before_tool
+from agentkit.saved import Answered, Approve, Deny
+from agentkit.state import OpenTurn, RunContext, RunState
+from agentkit.telemetry import CallSpan
+from agentkit.toolset import (
+    Suspended,
+    ToolContext,
+    ToolOutput,
+    ToolPolicy,
+    execute_calls,
+    policy_of,
+)
+from agentkit.toolset.execute import Proceed
 
-_CANCELLED = ToolOutput.error(
-    "This call was cancelled before it had a result. Whether it had an effect is unknown."
+_INTERRUPTED = ToolOutput.error(
+    "This call was begun, and the process that ran it ended before there was a result. Whether it "
+    "had an effect is unknown: find out before you call it again."
 )
 
 
 class CallBatch:
-    """Runs the calls of one turn in parallel. `message()` has a result for each at any time."""
+    """Runs the calls of an open turn in parallel; keeps each result in it as it comes.
 
-    def __init__(
-        self, run: RunState, calls: tuple[ToolCall, ...], allowed: frozenset[str] | None
-    ) -> None:
+    A call that another process has begun is run again only if its tool says that this is safe. A
+    call that needs a person's agreement waits until there is an answer.
+    """
+
+    def __init__(self, run: RunState, turn: OpenTurn, allowed: frozenset[str] | None) -> None:
         self._run = run
-        self._calls = calls
+        self._turn = turn
         self._allowed = allowed
-        self._results = [_result(call, _CANCELLED) for call in calls]
+        self._todo = [call for call in turn.message.calls if call.id not in turn.results]
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
@@ -37,10 +54,6 @@ class CallBatch:
             yield event
         await self._task
 
-    def message(self) -> ToolMessage:
-        """Return the results in call order; those without one say they were cancelled."""
-        return ToolMessage(tuple(self._results))
-
     async def close(self) -> None:
         """Cancel what still runs and wait until it has ended. Idempotent."""
         self._run.sink = None
@@ -52,28 +65,107 @@ class CallBatch:
             self._task.exception()  # seen by `events`, or of no interest any more
 
     async def _execute(self) -> None:
+        run = self._run
+        run.budget.count_tool_calls(sum(call.id not in self._turn.started for call in self._todo))
         await execute_calls(
-            self._run.member.toolset,
-            self._calls,
+            run.member.toolset,
+            self._todo,
             allowed=self._allowed,
             context_factory=lambda call: RunContext(
-                deps=self._run.member.agent.deps,
-                agent=self._run.member.name,
-                run_id=self._run.run_id,
+                deps=run.member.agent.deps,
+                agent=run.member.name,
+                run_id=run.run_id,
                 call_id=call.id,
-                run=self._run,
+                run=run,
             ),
-            max_parallel=self._run.member.agent.max_parallel,
+            max_parallel=run.member.agent.max_parallel,
             on_output=self._on_output,
+            around=self._around,
         )
-        if self._run.broken is not None:
-            raise self._run.broken
+        if run.broken is not None:
+            raise run.broken
+
+    async def _around(
+        self, index: int, context: ToolContext[object], proceed: Proceed
+    ) -> ToolOutput:
+        """One call, from the question whether it may run to the kept result."""
+        call = self._todo[index]
+        async with self._span(call) as span:
+            output = await self._answer(call, context, proceed)
+            output = await after_tool(self._run, call, output)
+            if span is not None:
+                span.ended(output)
+        self._keep(call, output)
+        await self._run.commit()
+        return output
+
+    async def _answer(
+        self, call: ToolCall, context: ToolContext[object], proceed: Proceed
+    ) -> ToolOutput:
+        policy = policy_of(self._run.member.toolset.get(call.name))
+        if call.id in self._turn.interrupted and not (policy.idempotent or policy.resumes):
+            return _INTERRUPTED
+        answer = self._turn.answers.get(call.id)
+        if answer is None and self._must_ask(policy, call, context):
+            answer = await self._run.member.agent.approve(call, context)
+        elif answer is None:
+            answer = Approve()
+        match answer:
+            case None:
+                self._turn.waiting.add(call.id)
+                raise Suspended
+            case Deny(reason=reason):
+                return ToolOutput.error(f"A person did not agree to this call. {reason}".strip())
+            case Answered(content=content, is_error=is_error):
+                return ToolOutput(content=content, is_error=is_error)
+            case Approve():
+                return await self._run_call(call, proceed, policy, answer.arguments)
+
+    async def _run_call(
+        self, call: ToolCall, proceed: Proceed, policy: ToolPolicy, arguments: str | None
+    ) -> ToolOutput:
+        if (replaced := await before_tool(self._run, call)) is not None:
+            return replaced
+        await self._started(call, policy)
+        try:
+            output = await proceed(arguments)
+        except Suspended:
+            self._turn.waiting.add(call.id)
+            raise
+        if arguments is None:
+            return output
+        note = f"(A person has changed the arguments to {arguments})\n"
+        return replace(output, content=note + output.content)
+
+    def _must_ask(self, policy: ToolPolicy, call: ToolCall, context: ToolContext[object]) -> bool:
+        needs = policy.requires_approval
+        if isinstance(needs, bool):
+            return needs
+        try:
+            arguments = json.loads(call.arguments or "{}")
+        except ValueError:
+            return False  # it cannot run, and the model is told why
+        return not isinstance(arguments, Mapping) or bool(needs(arguments, context))
+
+    async def _started(self, call: ToolCall, policy: ToolPolicy) -> None:
+        """Keep that a call is begun, where that matters."""
+        self._turn.started.add(call.id)
+        if not (policy.idempotent or policy.resumes):
+            await self._run.commit()
+
+    def _span(self, call: ToolCall) -> AbstractAsyncContextManager[CallSpan | None]:
+        telemetry = self._run.services.telemetry
+        return nullcontext() if telemetry is None else telemetry.call(self._run, call)
+
+    def _keep(self, call: ToolCall, output: ToolOutput) -> None:
+        # Made before it is kept: whatever a tool answers, the turn has a result for each call.
+        self._turn.results[call.id] = _result(call, output)
 
     def _on_output(self, index: int, output: ToolOutput) -> None:
-        # Made before it is kept: whatever a tool answers, `message` has a result for each call.
-        result = _result(self._calls[index], output)
-        self._results[index] = result
-        self._events.put_nowait(ToolResultEvent(result))
+        call = self._todo[index]
+        if call.id not in self._turn.results:
+            self._keep(call, output)
+        self._events.put_nowait(ToolResultEvent(self._turn.results[call.id]))
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:

@@ -14,14 +14,17 @@ from agentkit.blocks import UserMessage
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import ConfigurationError
+from agentkit.hooks import Hooks
+from agentkit.journal import Journal
 from agentkit.knowledge import Knowledge
+from agentkit.limits import Limits
 from agentkit.models.base import Settings, is_whole
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
 
 _TEXTS = ("name", "instructions", "rules", "examples", "tenant")
-_LISTS = ("tools", "subagents")
+_LISTS = ("tools", "subagents", "hooks")
 _LIMITS = {
     "max_turns": 1,
     "max_repairs": 0,
@@ -50,12 +53,25 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         _check_subagent(agent, subagent)
     if not isinstance(agent.settings, Settings):
         raise _wrong(agent, "settings", "must be Settings(...)")
+    _check_control(agent)
     if not isinstance(agent.compaction, CompactionRule | None):
         raise _wrong(agent, "compaction", "must be CompactionRule(...), or None for never")
     for limit, least in _LIMITS.items():
         value = getattr(agent, limit)
         if not is_whole(value, least):
             raise ConfigurationError(f"{limit} must be an int of at least {least}, got {value!r}")
+
+
+def _check_control(agent: Agent[Any, Any]) -> None:
+    for hooks in agent.hooks:
+        if not isinstance(hooks, Hooks):
+            raise ConfigurationError(
+                f"agent {agent.name!r}: {hooks!r} is no Hooks object; subclass agentkit.Hooks"
+            )
+    if not isinstance(agent.limits, Limits | None):
+        raise _wrong(agent, "limits", "must be Limits(...), or None for none")
+    if not isinstance(agent.journal, Journal | None):
+        raise _wrong(agent, "journal", "must be a Journal, e.g. agentkit.store.open_journal(url)")
 
 
 def check_initialised(agent: Agent[Any, Any]) -> None:

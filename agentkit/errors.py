@@ -11,6 +11,9 @@ AgentkitError
     ├── ModelError          the model failed or broke its protocol
     │   └── RequestRefused  the model can never serve this request (too long, schema not supported)
     ├── TurnLimitReached    `max_turns` model turns did not lead to an answer
+    ├── LimitReached        the run tree has used up one of its `Limits`
+    ├── Blocked             a guard let the input in or the answer out not
+    ├── ApprovalRequired    calls wait for a person; `paused` has them, and is what to resume
     └── OutputError         the answers never fitted the output type; `text` is the last one
 
 The toolset's errors are in `agentkit.toolset.errors`. What a *model* does wrong (unknown tool, bad
@@ -24,6 +27,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from agentkit.result import RunRecord
+    from agentkit.saved import PausedRun
 
 
 class AgentkitError(Exception):
@@ -80,6 +84,39 @@ class RequestRefused(ModelError):
 
 class TurnLimitReached(RunError):
     """`max_turns` model turns did not lead to an answer."""
+
+
+class LimitReached(RunError):
+    """The run and everything below it have used up one of their limits."""
+
+    def __init__(self, limit: str, allowed: object, used: object, *, note: str = "") -> None:
+        super().__init__(
+            f"the limit {limit}={allowed} is reached: {used} used{note and f' ({note})'}; "
+            "continue from error.partial.context, or raise the limit"
+        )
+        self.limit = limit
+        """Its name in `Limits`."""
+        self.allowed = allowed
+        self.used = used
+
+
+class Blocked(RunError):
+    """Raised by a guard: what the user says, or what the agent answers, must not pass."""
+
+
+class ApprovalRequired(RunError):
+    """Calls wait for a person. Resume the run with the answers: `agent.resume(error.paused, ...)`.
+
+    A stream does not raise it: its last event is `RunPaused`.
+    """
+
+    def __init__(self, paused: PausedRun) -> None:
+        calls = ", ".join(f"{each.call.name!r} ({each.id})" for each in paused.pending)
+        super().__init__(
+            f"the run waits for answers to {calls}; use: agent.resume(error.paused, "
+            "{pending.id: Approve() or Deny(reason) or Answered(content)})"
+        )
+        self.paused = paused
 
 
 class OutputError(RunError):

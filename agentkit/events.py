@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentkit.caching.iterations import ModelUsage
     from agentkit.caching.verdict import Verdict
     from agentkit.result import RunResult
+    from agentkit.saved import PausedRun
 
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
 """Why a model's turn ended: by itself, at the token limit, or to have tools called."""
@@ -214,10 +215,15 @@ class SubagentEvent:
 
 @dataclass(frozen=True, slots=True)
 class RunPaused:
-    """The run stopped between two turns because `RunStream.pause` was called. The last event."""
+    """The run stopped, and can be resumed. The last event.
+
+    Between two turns because `RunStream.pause` was called, or because calls wait for a person.
+    """
 
     turns: int
     """Turns that were completed."""
+    paused: PausedRun | None = field(default=None, compare=False)
+    """What to resume; `paused.pending` are the calls that wait."""
     kind: Literal["run_paused"] = field(default="run_paused", init=False)
 
 

@@ -10,27 +10,27 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from agentkit import hooking
 from agentkit.asking import ModelTurn
-from agentkit.blocks import ToolCall, UserMessage
+from agentkit.blocks import UserMessage
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
-from agentkit.events import Event, RunEnd, RunPaused, Turn
+from agentkit.events import ContextCompacted, Event, RunEnd, RunPaused, Turn
 from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
 from agentkit.output import BadOutput
-from agentkit.result import RunResult
-from agentkit.state import RunState
+from agentkit.saved import PausedRun, SavedEnd
+from agentkit.state import OpenTurn, RunState
 from agentkit.telling import tell_changes
+from agentkit.toolset import Retry
 
 
 @dataclass(frozen=True, slots=True)
 class CallTools:
-    """Run these calls, tell the model the results, and ask it again."""
-
-    calls: tuple[ToolCall, ...]
+    """Run the turn's calls, tell the model the results, and ask it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,75 +63,118 @@ Outcome: TypeAlias = CallTools | Finish | AskAgain | Pause | Stop
 
 
 async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
-    """Run an agent to its answer. The last event is `RunEnd` (or `RunPaused`).
+    """Run an agent to its answer. The last event is `RunEnd` or `RunPaused`.
 
-    `run.context` is valid whenever this generator is suspended, closed or broken by an exception.
+    `run.context` can be continued at any time, also when this was cancelled, closed or broken by an
+    exception. With a journal, each step is kept before the next begins.
 
     Raises:
         RunError: there is no answer; `partial` has the context and what was done.
+        JournalError: a step could not be kept.
     """
-    begun_anew = tell_changes(run, 0)
-    if prompt is not None:
-        run.context = run.context.append(prompt)
+    events, telemetry = _run(run, prompt), run.services.telemetry
+    async with aclosing(events if telemetry is None else telemetry.run(run, events)) as observed:
+        async for event in observed:
+            yield event
+
+
+async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
     try:
-        if begun_anew is not None:
+        if (begun_anew := await _begin(run, prompt)) is not None:
             yield begun_anew
-        for index in itertools.count():
+        for index in itertools.count(run.turn):
+            run.turn = index
             ask = ModelTurn(run, index)
             # 1. The model speaks, unless a limit or a pause keeps it from it.
             async with aclosing(_ask(run, ask)) as asked:
                 async for event in asked:
                     yield event
             # 2. What it said becomes part of the context, and is acted on.
-            outcome = _outcome(run, ask)
+            outcome = await _outcome(run, ask)
             match outcome:
-                case CallTools(calls):
-                    async with aclosing(_call_tools(run, ask, calls)) as call_events:
+                case CallTools():
+                    async with aclosing(_call_tools(run, ask)) as call_events:
                         async for event in call_events:
                             yield event
+                    if run.open is not None:  # a call waits for a person
+                        yield await _paused(run)
+                        return
                 case Finish(output):
                     run.context = run.context.append(ask.turn.message)
+                    end = SavedEnd(text=ask.turn.message.text, finish=ask.turn.finish)
+                    await run.commit("done", end)
                     yield ask.end
-                    yield RunEnd(_result(run, ask.turn, output))
+                    yield RunEnd(run.result(end, output))
                     return
                 case AskAgain(message):
                     run.n_repairs += 1
                     run.context = run.context.append(ask.turn.message, message)
                     yield ask.end
                 case Pause():
-                    yield RunPaused(turns=index)
+                    yield await _paused(run)
                     return
                 case Stop(error):
                     run.context = ask.appended_to(run.context)
                     raise error
                 case _:
                     assert_never(outcome)
+            run.turn = index + 1
+            await run.commit()
+            await hooking.after_turn(run)
     except RunError as error:
         error.partial = run.record()
         raise
 
 
+async def _begin(run: RunState, prompt: UserMessage | None) -> ContextCompacted | None:
+    """Append the prompt, behind what has changed; returns the event if the context begins anew."""
+    begun_anew = tell_changes(run, run.turn) if run.open is None else None
+    if prompt is not None:
+        run.prompt = prompt.text
+        await hooking.guard_input(run, prompt)
+        run.context = run.context.append(prompt)
+    await run.commit()
+    return begun_anew
+
+
+async def _paused(run: RunState) -> RunPaused:
+    await run.commit("paused")
+    return RunPaused(turns=run.turn, paused=PausedRun(runs=run.saved_tree()))
+
+
 async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
     """Ask the model; before that, tell it what has changed, and summarise what got too long."""
-    if before_turn(run, ask.index) is not None:
+    if run.open is not None or before_turn(run, ask.index) is not None:
         return
     if (begun_anew := tell_changes(run, ask.index)) is not None:
         yield begun_anew
     async with aclosing(compact(run, ask.index)) as compactions:
         async for compaction in compactions:
+            await run.commit()
             yield compaction
     # Again: a pause may have been asked for while the summary was written.
     if before_turn(run, ask.index) is None:
+        await hooking.before_turn(run)
         async with aclosing(ask.events()) as model_events:
             async for event in model_events:
                 yield event
+        await hooking.after_model(run, ask.turn)
 
 
-def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
-    if ask.is_answered:
-        return decide(run, ask.turn, ask.request.tool_choice)
-    outcome = before_turn(run, ask.index)
-    assert outcome is not None, "the model was not asked for no reason"
+async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
+    if run.open is not None:
+        return CallTools()
+    if not ask.is_answered:
+        outcome = before_turn(run, ask.index)
+        assert outcome is not None, "the model was not asked for no reason"
+        return outcome
+    outcome = decide(run, ask.turn, ask.request.tool_choice)
+    if not isinstance(outcome, Finish):
+        return outcome
+    try:
+        await hooking.guard_output(run, outcome.output)
+    except Retry as problem:
+        return _again(run, ask.turn, BadOutput(str(problem)), ask.request.tool_choice)
     return outcome
 
 
@@ -153,40 +196,54 @@ def before_turn(run: RunState, index: int) -> Outcome | None:
 def decide(run: RunState, turn: Turn, choice: ToolChoice) -> Outcome:
     """Return what a complete turn leads to. Changes nothing."""
     if turn.message.calls:
-        return CallTools(turn.message.calls)
+        return CallTools()
     text = turn.message.text
     try:
         if choice not in ("auto", "none"):
             raise BadOutput("a tool must be called now, and no tool was called")
         return Finish(run.member.output.parse(text))
     except BadOutput as problem:
-        if run.n_repairs >= run.member.agent.max_repairs:
-            return Stop(
-                OutputError(
-                    f"the answer of agent {run.member.name!r} does not fit after "
-                    f"{run.n_repairs} corrections: {problem}",
-                    text=text,
-                )
+        return _again(run, turn, problem, choice)
+
+
+def _again(run: RunState, turn: Turn, problem: BadOutput, choice: ToolChoice) -> Outcome:
+    if run.n_repairs >= run.member.agent.max_repairs:
+        return Stop(
+            OutputError(
+                f"the answer of agent {run.member.name!r} does not fit after "
+                f"{run.n_repairs} corrections: {problem}",
+                text=turn.message.text,
             )
-        return AskAgain(UserMessage.of(_correction(turn, problem, choice)))
+        )
+    return AskAgain(UserMessage.of(_correction(turn, problem, choice)))
 
 
-async def _call_tools(
-    run: RunState, ask: ModelTurn, calls: tuple[ToolCall, ...]
-) -> AsyncGenerator[Event, None]:
-    """Append the turn and the results of its calls, in one step, however this ends."""
-    opened = run.context.append(ask.turn.message)
-    batch = CallBatch(run, calls, ask.request.callable_tools)
+async def _call_tools(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
+    """Answer the calls of the open turn, and append both in one step, however this ends.
+
+    The turn stays open only where calls wait for a person.
+    """
+    if run.open is None:
+        run.open = OpenTurn(ask.turn.message)
+    else:
+        ask.prepare()
+    turn = run.open
+    batch = CallBatch(run, turn, ask.request.callable_tools)
+    is_done = False
     try:
-        yield ask.end
+        await run.commit()
+        if ask.is_answered:
+            yield ask.end
         async with _kept_alive(run, ask.request), aclosing(batch.events()) as events:
             async for event in events:
                 yield event
+        is_done = True
     finally:
         try:
             await batch.close()
         finally:
-            run.context = opened.append(batch.message())
+            if not (is_done and turn.waiting):
+                run.close_turn()
 
 
 def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextManager[None]:
@@ -195,16 +252,6 @@ def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextMan
     if isinstance(model, KeepsAlive):
         return model.kept_alive(request, run.count_request)
     return nullcontext()
-
-
-def _result(run: RunState, turn: Turn, output: object) -> RunResult[object]:
-    record = run.record()
-    return RunResult(
-        **{item.name: getattr(record, item.name) for item in fields(record)},
-        output=output,
-        text=turn.message.text,
-        finish=turn.finish,
-    )
 
 
 def _correction(turn: Turn, problem: BadOutput, choice: ToolChoice) -> str:

@@ -108,5 +108,17 @@ class Failed:
     """What the run had done until then."""
     kind: Literal["failed"] = "failed"
 
+    @property
+    def reason(self) -> str:
+        """Type and text of the error; the same after a restart."""
+        return failure_text(self.error)
+
+
+def failure_text(error: BaseException) -> str:
+    """Return type and text of an error; of one that was kept by a journal, as it was then."""
+    from agentkit.state import RestoredFailure
+
+    return str(error) if isinstance(error, RestoredFailure) else f"{type(error).__name__}: {error}"
+
 
 Outcome: TypeAlias = Ok | Failed

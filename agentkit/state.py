@@ -1,20 +1,27 @@
-"""The state of one run: the only mutable thing in the loop."""
+"""The state of one run: the only mutable thing in the loop. `saved()` is it as a value."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import Message
+from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
+from agentkit.errors import RunError
 from agentkit.events import Event, OwnEvent, SubagentEvent
+from agentkit.journal import Journal
 from agentkit.knowledge.shown import shown_uris
-from agentkit.result import Outcome, RunRecord
+from agentkit.limits import Budget, Limits
+from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult
+from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
+from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
 
@@ -25,13 +32,62 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
-    """What is known of a conversation at the end of a run, and its context does not say."""
+class RunServices:
+    """What all runs of a tree share."""
 
-    length: Usage | None
-    epoch: int
-    version: int | None
-    seen: frozenset[str]
+    journal: Journal | None = None
+    telemetry: Telemetry | None = None
+    user: str = ""
+    saved: Mapping[str, SavedRun] = field(default_factory=dict)
+    """The runs that are gone on with, by id."""
+    answers: Mapping[str, Mapping[str, Answer]] = field(default_factory=dict)
+    """What people have said to the calls of open turns, by run id and call id."""
+
+
+class OpenTurn:
+    """A turn of the model while its calls are being answered."""
+
+    def __init__(
+        self,
+        message: AssistantMessage,
+        saved: SavedTurn | None = None,
+        answers: Mapping[str, Answer] | None = None,
+    ) -> None:
+        self.message = message
+        self.answers = answers or {}
+        """What people have said to calls that waited, by call id."""
+        self.results: dict[str, ToolResult] = {} if saved is None else dict(saved.results)
+        """Of the calls that are done, by call id."""
+        self.started: set[str] = set() if saved is None else set(saved.started)
+        """Ids of calls that were begun."""
+        self.interrupted: frozenset[str] = frozenset(self.started - self.results.keys())
+        """Ids of calls that another process has begun, and did not end."""
+        self.waiting: set[str] = set()
+        """Ids of calls that wait for a person."""
+
+    def answer(self) -> ToolMessage:
+        """Return the results in call order; calls without one say so."""
+        return ToolMessage(
+            tuple(
+                self.results.get(call.id)
+                or ToolResult(
+                    call_id=call.id,
+                    name=call.name,
+                    content=_NOT_APPROVED if call.id in self.waiting else _CANCELLED,
+                    is_error=True,
+                )
+                for call in self.message.calls
+            )
+        )
+
+    def saved(self) -> SavedTurn:
+        """Return its value."""
+        return SavedTurn(
+            message=self.message,
+            results=dict(self.results),
+            started=frozenset(self.started),
+            waiting=frozenset(self.waiting),
+        )
 
 
 class RunState:
@@ -47,11 +103,29 @@ class RunState:
         epoch: int = 0,
         run_id: str | None = None,
         session: str | None = None,
+        parent: str | None = None,
+        call_id: str | None = None,
+        budget: Budget | None = None,
+        services: RunServices | None = None,
     ) -> None:
         self.member = member
+        self.agent_name = member.name
+        """Who began the run."""
         self.path = path
         self.run_id = run_id or uuid.uuid4().hex
         self.session = session or self.run_id
+        self.parent = parent
+        self.call_id = call_id
+        self.budget = budget or Budget(Limits())
+        self.services = services or RunServices()
+        self.prompt = ""
+        """The task, as text."""
+        self.status: Status = "running"
+        self.end: SavedEnd | None = None
+        self.turn = 0
+        """Number of the open turn, or of the next one."""
+        self.open: OpenTurn | None = None
+        """The turn whose calls are being answered; `context` is without it."""
         """One conversation and everything below it."""
         self.epoch = epoch
         """How often the context was begun anew on purpose, as far as is known."""
@@ -86,14 +160,84 @@ class RunState:
         self._requests: list[RequestRecord] = []
         self._below: list[RunState] = []
         self._children: list[Outcome] = []
+        self._known: dict[str, RunState] = {}
+        """Runs below that were begun by another process, by id."""
+        self._labels: Counter[tuple[int, str | None, str]] = Counter()
+        self._is_restored = False
+        self._began_at = time.time()
         self._started_s = time.monotonic()
 
-    def child(self, member: Member, label: str) -> RunState:
-        """Return the state of a run below this one, with a fresh context.
+    @staticmethod
+    def restored(
+        member: Member, saved: SavedRun, services: RunServices, budget: Budget
+    ) -> RunState:
+        """Return the state of a run that was begun before, with all runs below it.
+
+        Args:
+            member: who goes on, behind the front of the saved context.
+            saved: the run.
+            services: `saved` has the runs below.
+            budget: what was used before is counted already.
+        """
+        run = RunState(
+            member=member,
+            context=saved.context,
+            path=saved.path,
+            run_id=saved.run_id,
+            session=saved.session,
+            parent=saved.parent,
+            call_id=saved.call_id,
+            budget=budget,
+            services=services,
+        )
+        run._is_restored = True
+        run.agent_name = saved.agent
+        run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
+        run.recall(saved.memory)
+        run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
+        run._requests = list(saved.requests)
+        run._began_at = saved.began_at
+        run._started_s -= saved.total_s
+        if saved.open_turn is not None:
+            answers = services.answers.get(saved.run_id)
+            run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
+        if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
+            run.status, run.end = saved.status, saved.end
+        for below in services.saved.values():
+            if below.parent == saved.run_id:
+                run._restore_below(below)
+        return run
+
+    def _restore_below(self, saved: SavedRun) -> None:
+        from agentkit.team.pinned import pinned
+
+        member = self.member.children.get(saved.agent)
+        member = None if member is None else pinned(member, saved.context)
+        if member is None:
+            return  # its agent is gone or has changed: the call that began it begins anew
+        below = RunState.restored(member, saved, self.services, self.budget)
+        self._below.append(below)
+        self._known[below.run_id] = below
+        if (outcome := below.outcome) is not None:
+            self._children.append(outcome)
+
+    def child(self, member: Member, label: str, call_id: str | None = None) -> RunState:
+        """Return the state of a run below this one: one that was begun before, or a new one.
 
         The order of these calls is that of the runs in records and reports.
+
+        Args:
+            member: who runs.
+            label: its name in paths.
+            call_id: the call that begins it. By it the run is found again by another process.
         """
+        place = (self.turn, call_id, label)
+        run_id = _child_id(self.run_id, *place, self._labels[place])
+        self._labels[place] += 1
+        if (known := self._known.get(run_id)) is not None:
+            return known
         begun = member.begun()
+        limits = member.agent.limits
         below = RunState(
             member=begun.member,
             context=begun.member.front,
@@ -101,9 +245,88 @@ class RunState:
             epoch=begun.epoch,
             path=(*self.path, label),
             session=self.session,
+            run_id=run_id,
+            parent=self.run_id,
+            call_id=call_id,
+            budget=self.budget if limits is None else Budget(limits, self.budget),
+            services=self.services,
         )
         self._below.append(below)
         return below
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, if it has."""
+        if self.end is None:
+            return None
+        if self.end.error is not None:
+            error = RestoredFailure(self.end.error)
+            return Failed(path=self.path, task=self.prompt, error=error, record=self.record())
+        return Ok(path=self.path, task=self.prompt, result=self.result(self.end))
+
+    def result(self, end: SavedEnd, output: object = None) -> RunResult[object]:
+        """Return the result of a run that has its answer."""
+        record = self.record()
+        return RunResult(
+            **{item.name: getattr(record, item.name) for item in fields(record)},
+            output=self.member.output.parse(end.text) if output is None else output,
+            text=end.text,
+            finish=end.finish,
+        )
+
+    def close_turn(self) -> None:
+        """Make the open turn and the results of its calls part of the context."""
+        assert self.open is not None, "no turn is open"
+        self.context = self.closed_context
+        self.open = None
+
+    @property
+    def closed_context(self) -> Context:
+        """The context with the open turn; calls without a result say so."""
+        if self.open is None:
+            return self.context
+        return self.context.append(self.open.message, self.open.answer())
+
+    async def commit(self, status: Status = "running", end: SavedEnd | None = None) -> None:
+        """A step is done: keep it, if there is a journal, before the next begins.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
+        self.status, self.end = status, end
+        if self.services.journal is not None:
+            await self.services.journal.save(self.saved())
+
+    def saved(self) -> SavedRun:
+        """Return the run as data."""
+        return SavedRun(
+            run_id=self.run_id,
+            parent=self.parent,
+            call_id=self.call_id,
+            path=self.path,
+            agent=self.agent_name,
+            session=self.session,
+            tenant=self.member.tenant,
+            user=self.services.user,
+            prompt=self.prompt,
+            status=self.status,
+            context=self.context,
+            turn=self.turn,
+            open_turn=None if self.open is None else self.open.saved(),
+            n_repairs=self.n_repairs,
+            memory=self.memory,
+            n_old_messages=self._n_old_messages,
+            said_before=self._said_before,
+            requests=tuple(self._requests),
+            end=self.end,
+            began_at=self._began_at,
+            total_s=time.monotonic() - self._started_s,
+        )
+
+    def saved_tree(self) -> tuple[SavedRun, ...]:
+        """Return this run and all below it as data."""
+        parts = (below.saved_tree() for below in self._below)
+        return (self.saved(), *(run for part in parts for run in part))
 
     def recall(self, memory: Memory | None) -> None:
         """Go on from what is known of the conversation; nothing is, if it comes from elsewhere."""
@@ -156,29 +379,35 @@ class RunState:
         return True
 
     @property
+    def is_begun(self) -> bool:
+        """Whether the context has the task already, as in a run that is gone on with."""
+        return self._is_restored
+
+    @property
     def is_below(self) -> bool:
         """Whether it is the run of a subagent."""
         return len(self.path) > 1
 
     def begin(self) -> None:
         """Count the run's time from now, if it had to wait for its turn."""
-        self._started_s = time.monotonic()
+        if not self._is_restored:
+            self._began_at, self._started_s = time.time(), time.monotonic()
 
     def count_request(self, usage: Usage, timing: Timing, verdict: Verdict | None = None) -> None:
         """Count a request of this run, which the records of all runs above include."""
-        self._requests.append(
-            RequestRecord(
-                path=self.path,
-                model=self.member.model.label,
-                usage=usage,
-                timing=timing,
-                verdict=verdict,
-                run_id=self.run_id,
-                session=self.session,
-                tenant=self.member.tenant,
-                epoch=self.epoch,
-            )
+        record = RequestRecord(
+            path=self.path,
+            model=self.member.model.label,
+            usage=usage,
+            timing=timing,
+            verdict=verdict,
+            run_id=self.run_id,
+            session=self.session,
+            tenant=self.member.tenant,
+            epoch=self.epoch,
         )
+        self._requests.append(record)
+        self.budget.count_request(record)
 
     def count_child(self, outcome: Outcome) -> None:
         """Keep how a run below ended."""
@@ -200,7 +429,7 @@ class RunState:
         return RunRecord(
             run_id=self.run_id,
             path=self.path,
-            context=self.context,
+            context=self.closed_context,
             messages=self.new_messages,
             requests=tuple(self._all_requests()),
             children=tuple(self._children),
@@ -210,7 +439,7 @@ class RunState:
     @property
     def new_messages(self) -> tuple[Message, ...]:
         """What this run has added to the history, over all its epochs."""
-        return (*self._said_before, *self.context.messages[self._n_old_messages :])
+        return (*self._said_before, *self.closed_context.messages[self._n_old_messages :])
 
     def _all_requests(self) -> Iterator[RequestRecord]:
         # Not in order of time: which of two runs at once ends a request first is chance, and equal
@@ -218,6 +447,10 @@ class RunState:
         yield from self._requests
         for below in self._below:
             yield from below._all_requests()
+
+
+class RestoredFailure(RunError):
+    """A run below that had failed in another process. The message is the type and text of then."""
 
 
 class ListenerFailed(Exception):
@@ -233,3 +466,13 @@ class RunContext(ToolContext[object]):
     """The tool context that our loop hands out: it knows the run, for tools that start others."""
 
     run: RunState
+
+
+_CANCELLED = "This call was cancelled before it had a result. Whether it had an effect is unknown."
+_NOT_APPROVED = "This call was not run: it waits for approval."
+
+
+def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:
+    """Return the same id for the same child, in whichever process it is begun."""
+    place = "\0".join((parent, str(turn), call_id or "", label, str(number)))
+    return hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from agentkit.beginning import RunOptions, begin_run
 from agentkit.blocks import UserMessage
-from agentkit.context import Context, Segment, Tier
-from agentkit.context.segment import tool_names
-from agentkit.errors import AgentkitError, ContextMismatch
-from agentkit.events import Event, RunEnd
+from agentkit.context import Context
+from agentkit.errors import AgentkitError
+from agentkit.events import Event, RunEnd, RunPaused
+from agentkit.journal import JournalError
 from agentkit.loop import run_loop
-from agentkit.result import RunRecord, RunResult
+from agentkit.result import RunRecord, RunResult, failure_text
+from agentkit.saved import PausedRun, SavedEnd
 from agentkit.state import RunState
-from agentkit.team.pinned import pinned
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
-    from agentkit.team.members import Member
 
 Output = TypeVar("Output")
 
@@ -32,14 +33,15 @@ class RunStream(Generic[Output]):
     """
 
     def __init__(
-        self, agent: Agent[Any, Output], prompt: UserMessage | None, context: Context | None
+        self, agent: Agent[Any, Output], prompt: UserMessage | None, options: RunOptions
     ) -> None:
         self._agent = agent
         self._prompt = prompt
-        self._given = context
+        self._options = options
         self._run: RunState | None = None
         self._pause_requested = False
         self._result: RunResult[Output] | None = None
+        self._paused: PausedRun | None = None
         self._events = self._drive()
 
     @property
@@ -64,12 +66,17 @@ class RunStream(Generic[Output]):
     @property
     def context(self) -> Context | None:
         """The conversation so far. Before the run begins, what was given to it."""
-        return self._given if self._run is None else self._run.context
+        return self._options.context if self._run is None else self._run.closed_context
+
+    @property
+    def paused(self) -> PausedRun | None:
+        """What to resume, if the run was paused or waits for answers."""
+        return self._paused
 
     def pause(self) -> None:
         """Ask the run to stop after its current turn, when its calls have their results.
 
-        The last event is then `RunPaused`; go on with `agent.run(None, context=events.context)`.
+        The last event is then `RunPaused`; go on with `agent.resume(events.paused)`.
         """
         self._pause_requested = True
         if self._run is not None:
@@ -98,58 +105,33 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            self._run = run = _begin(team.root, self._given)
+            self._run = run = await begin_run(self._agent, team.root, self._options)
             run.pause_requested = self._pause_requested
-            if self._given is not None:
-                run.recall(self._agent.memory_of(run.context))
             try:
+                if run.status == "done":
+                    assert run.end is not None, "a run that is done has its end"
+                    yield self._ended(RunEnd(run.result(run.end)))
+                    return
                 async with aclosing(run_loop(run, self._prompt)) as events:
                     async for event in events:
-                        if isinstance(event, RunEnd):
-                            self._result = cast("RunResult[Output]", event.result)
-                        yield event
+                        yield self._ended(event)
+            except Exception as error:
+                await _failed(run, error)
+                raise
             finally:
-                self._agent.remember(run.context, run.memory)
+                self._agent.remember(run.closed_context, run.memory)
+
+    def _ended(self, event: Event) -> Event:
+        if isinstance(event, RunEnd):
+            self._result = cast("RunResult[Output]", event.result)
+        elif isinstance(event, RunPaused):
+            self._paused = event.paused
+        return event
 
 
-def _begin(member: Member, given: Context | None) -> RunState:
-    """Return a run of a new conversation, or of a given one with the toolset it was begun with.
-
-    Raises:
-        ContextMismatch: the given one was begun differently.
-    """
-    if given is None:
-        begun = member.begun()
-        return RunState(
-            member=begun.member,
-            context=begun.member.front,
-            version=begun.version,
-            epoch=begun.epoch,
-            path=(member.name,),
-        )
-    if (as_begun := pinned(member, given)) is not None:
-        return RunState(member=as_begun, context=given.fork(), path=(member.name,))
-    front = member.front
-    n_equal = given.front.common_length(front)
-    raise ContextMismatch(
-        f"the context cannot be continued by agent {member.name!r}: "
-        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
-        "so nothing after that could be read from a cache; "
-        "continue it with the agent that began it, begin a new epoch with "
-        "agentkit.team.begin_epoch(agent, context), or begin a new context"
-    )
-
-
-def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
-    """Say how two fronts differ, which are equal up to here."""
-    first, second = old[0] if old else None, new[0] if new else None
-    if first and second and first.tier is second.tier is Tier.TOOLS:
-        before, after = tool_names(first), tool_names(second)
-        changes = [f"-{name}" for name in before if name not in after]
-        changes += [f"+{name}" for name in after if name not in before]
-        what = ", ".join(changes) or "descriptions or schemas"
-        return f"its tools have changed ({what})"
-    names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
-    what = " and ".join(names)
-    verb = "differ" if what.endswith("s") or len(names) > 1 else "differs"
-    return f"its {what} {verb} from what it was begun with"
+async def _failed(run: RunState, error: Exception) -> None:
+    """Keep how the run ended; it can be resumed where it was. The error itself counts more."""
+    if isinstance(error, JournalError):
+        return
+    with contextlib.suppress(JournalError):
+        await run.commit("failed", SavedEnd(error=failure_text(error)))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from agentkit.blocks import UserMessage, printable
 from agentkit.result import Ok
-from agentkit.toolset import ToolContext, ToolOutput, ToolSpec, canonical_json
+from agentkit.toolset import ToolContext, ToolOutput, ToolPolicy, ToolSpec, canonical_json
 
 if TYPE_CHECKING:
     from agentkit.result import RunResult
 
 _MAX_SUMMARY = 300
+_POLICY = ToolPolicy(resumes=True)
 
 
 class Delegate:
@@ -46,6 +47,11 @@ class Delegate:
         """The pinned spec."""
         return self._spec
 
+    @property
+    def policy(self) -> ToolPolicy:
+        """A call that was cut off goes on with the subagent's run."""
+        return _POLICY
+
     async def call(
         self, arguments: Mapping[str, object], context: ToolContext[object]
     ) -> ToolOutput:
@@ -61,13 +67,11 @@ class Delegate:
         if not isinstance(context, RunContext):
             return ToolOutput.error(f"{self._spec.name} works only inside the run of an agent.")
         member = context.run.member.children[self._name]
-        run = context.run.child(member, self._name)
+        run = context.run.child(member, self._name, context.call_id)
         outcome = await run_below(context.run, run, UserMessage.of(printable(task)))
         if isinstance(outcome, Ok):
             return ToolOutput(content=answer_text(outcome.result))
-        return ToolOutput.error(
-            f"The agent {self._name!r} failed: {type(outcome.error).__name__}: {outcome.error}"
-        )
+        return ToolOutput.error(f"The agent {self._name!r} failed: {outcome.reason}")
 
     def __repr__(self) -> str:
         return f"<delegate tool of {self._name!r}>"

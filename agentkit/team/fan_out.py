@@ -17,7 +17,7 @@ from agentkit.result import Failed, Ok, Outcome
 from agentkit.state import ListenerFailed, RunContext, RunState
 from agentkit.team.members import Member
 from agentkit.team.spawn import run_below
-from agentkit.toolset import ToolContext
+from agentkit.toolset import Suspended, ToolContext
 from agentkit.usage import Usage
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ async def fan_out(
         else:
             run = _surrounding(parent, within)
         jobs = _jobs(run.member, given)
-        return FanOut(outcomes=await _run_all(run, jobs, max_parallel, warm_first))
+        call_id = None if within is None else within.call_id
+        return FanOut(outcomes=await _run_all(run, jobs, call_id, max_parallel, warm_first))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,23 +132,30 @@ class _Job:
 
 
 async def _run_all(
-    run: RunState, jobs: list[_Job], max_parallel: int, warm_first: bool | None
+    run: RunState,
+    jobs: list[_Job],
+    call_id: str | None,
+    max_parallel: int,
+    warm_first: bool | None,
 ) -> tuple[Outcome, ...]:
     slots = asyncio.Semaphore(max_parallel)
     warmed = {model: asyncio.Event() for model in _led_models(jobs, warm_first)}
     leaders = {model: _first(jobs, model) for model in warmed}
 
     # All before any starts, so that reports show them in the order of the tasks.
-    runs = [run.child(job.member, job.label) for job in jobs]
+    runs = [run.child(job.member, job.label, call_id) for job in jobs]
 
-    async def work(job: _Job, below: RunState) -> Outcome:
+    async def work(job: _Job, below: RunState) -> Outcome | None:
         begun = warmed.get(job.member.model.label)
         leads = leaders.get(job.member.model.label) is job
         if begun is not None and not leads:
             await begun.wait()
         async with slots:
             on_begin = begun.set if begun is not None and leads else None
-            return await run_below(run, below, job.prompt, on_begin=on_begin)
+            try:
+                return await run_below(run, below, job.prompt, on_begin=on_begin)
+            except Suspended:
+                return None
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -156,7 +164,11 @@ async def _run_all(
         # Only failed assertions of test doubles and of listeners come here; one says it all.
         first = errors.exceptions[0]
         raise (first.error if isinstance(first, ListenerFailed) else first) from None
-    return tuple(task.result() for task in running)
+    outcomes = [task.result() for task in running]
+    if None in outcomes:
+        # Not before the others are done: then those who resume have their results already.
+        raise Suspended
+    return tuple(outcome for outcome in outcomes if outcome is not None)
 
 
 def _led_models(jobs: list[_Job], warm_first: bool | None) -> set[str]:

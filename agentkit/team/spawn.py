@@ -9,9 +9,12 @@ from contextlib import aclosing
 from agentkit.blocks import UserMessage
 from agentkit.events import RunEnd
 from agentkit.hints import conversation_ended
+from agentkit.journal import JournalError
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
+from agentkit.saved import SavedEnd
 from agentkit.state import ListenerFailed, RunState
+from agentkit.toolset import Suspended
 
 
 async def run_below(
@@ -32,9 +35,14 @@ async def run_below(
         on_begin: called once, when the model's first answer begins or the run has ended.
 
     Raises:
+        Suspended: calls in it wait for a person.
         AssertionError: a test double in the subagent found a mistake.
         ListenerFailed: what hears the events of the parent's run failed.
     """
+    if (known := run.outcome) is not None:
+        if on_begin is not None:
+            on_begin()
+        return known
     run.begin()
     task = prompt.text
     outcome: Outcome
@@ -49,8 +57,11 @@ async def run_below(
         raise
     except ListenerFailed:
         raise
+    except JournalError:
+        raise
     except Exception as error:
         outcome = Failed(path=run.path, task=task, error=error, record=run.record())
+        await run.commit("failed", SavedEnd(error=outcome.reason))
     finally:
         conversation_ended(run)
         if on_begin is not None:
@@ -63,12 +74,15 @@ async def _drive(
     run: RunState, prompt: UserMessage, parent: RunState, on_begin: Callable[[], None] | None
 ) -> RunResult[object]:
     result: RunResult[object] | None = None
-    async with aclosing(run_loop(run, prompt)) as events:
+    # One that was begun before has its task in its context already.
+    task = prompt if not run.is_begun else None
+    async with aclosing(run_loop(run, task)) as events:
         async for event in events:
             if on_begin is not None:
                 on_begin()
             parent.emit_from_below(event, run)
             if isinstance(event, RunEnd):
                 result = event.result
-    assert result is not None, "a run below has no pause"
+    if result is None:
+        raise Suspended
     return result

@@ -3,6 +3,7 @@
 tool.py      the values: ToolSpec, ToolOutput, ToolContext, the Tool protocol
 function.py  @tool, a Python function as a tool (signature.py, schema.py, results.py are its steps)
 canonical.py one byte form for schemas; toolset.py: the sorted, pinned, hashed set
+policy.py    how calls are handled: approval, retries, what may be run again
 execute.py   runs the calls of one turn, in parallel, results in call order; failures.py logs
 mcp.py       MCP servers' tools; mcp_*.py are its parts, from the process up to the results
 Importing this package loads neither the MCP SDK nor pydantic; they load when first used.
@@ -15,6 +16,7 @@ from agentkit.toolset.errors import (
     Failed,
     McpConnectError,
     Retry,
+    Suspended,
     ToolDefinitionError,
     ToolNameConflict,
     ToolsetError,
@@ -22,6 +24,7 @@ from agentkit.toolset.errors import (
 from agentkit.toolset.execute import Call, execute_calls
 from agentkit.toolset.function import FunctionTool, tool
 from agentkit.toolset.mcp import McpConnection, McpServer, McpTool, connect_all
+from agentkit.toolset.policy import HasPolicy, ToolPolicy, policy_of
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput, ToolSpec
 from agentkit.toolset.toolset import Toolset
 
@@ -29,16 +32,19 @@ __all__ = [
     "Call",
     "Failed",
     "FunctionTool",
+    "HasPolicy",
     "McpConnectError",
     "McpConnection",
     "McpServer",
     "McpTool",
     "Retry",
+    "Suspended",
     "Tool",
     "ToolContext",
     "ToolDefinitionError",
     "ToolNameConflict",
     "ToolOutput",
+    "ToolPolicy",
     "ToolSpec",
     "Toolset",
     "ToolsetError",
@@ -46,5 +52,6 @@ __all__ = [
     "canonical_schema",
     "connect_all",
     "execute_calls",
+    "policy_of",
     "tool",
 ]

@@ -51,6 +51,13 @@ class ToolSignal(ToolsetError):
     """Base class of what a tool raises to answer the model in words of its own."""
 
 
+class Suspended(BaseException):
+    """Raised through a tool whose call waits for a person, in a run below. No failure.
+
+    A `BaseException`, like `CancelledError`, so that a tool's own `except Exception` lets it pass.
+    """
+
+
 class Retry(ToolSignal):
     """Raised by a tool: the model should correct its arguments and call again."""
 

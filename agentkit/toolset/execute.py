@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
+from agentkit.toolset.errors import Suspended
 from agentkit.toolset.failures import exit_text, failure
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput
 from agentkit.toolset.toolset import Toolset
@@ -40,6 +42,18 @@ class Call(Protocol):
         ...
 
 
+class Proceed(Protocol):
+    """Runs a call, with other arguments than the model's if they are given as JSON text."""
+
+    def __call__(self, arguments: str | None = None) -> Awaitable[ToolOutput]:
+        """Run it."""
+        ...
+
+
+Around: TypeAlias = Callable[[int, ToolContext[object], Proceed], Awaitable[ToolOutput]]
+"""Surrounds one call, in its task and its slot. What it raises ends all calls, and is raised."""
+
+
 async def execute_calls(
     toolset: Toolset,
     calls: Sequence[Call],
@@ -48,6 +62,7 @@ async def execute_calls(
     context_factory: Callable[[Call], ToolContext[object]],
     max_parallel: int = 8,
     on_output: Callable[[int, ToolOutput], None] | None = None,
+    around: Around | None = None,
 ) -> list[ToolOutput]:
     """Run all calls and return their answers in the order of the calls.
 
@@ -66,11 +81,13 @@ async def execute_calls(
         allowed: names that may be called now; None allows all.
         context_factory: makes the context of one call; called for every call before any starts.
         max_parallel: calls that run at the same time.
-        on_output: hears of each answer.
+        on_output: hears of each answer. A call that is suspended has none.
+        around: surrounds each call.
     """
     if max_parallel < 1:
         raise ValueError(f"max_parallel must be at least 1, not {max_parallel!r}")
     outputs: list[ToolOutput | None] = [None] * len(calls)
+    suspended: set[int] = set()
     slots = asyncio.Semaphore(max_parallel)
 
     def answer(index: int, output: ToolOutput) -> None:
@@ -82,8 +99,14 @@ async def execute_calls(
             on_output(index, output)
 
     async def work(index: int, context: ToolContext[object]) -> None:
+        proceed = functools.partial(_execute, toolset, calls[index], allowed, context)
         async with slots:
-            answer(index, await _execute(toolset, calls[index], allowed, context))
+            try:
+                output = await (proceed() if around is None else around(index, context, proceed))
+            except Suspended:
+                suspended.add(index)
+            else:
+                answer(index, output)
 
     contexts = [context_factory(call) for call in calls]
     tasks = [asyncio.create_task(work(index, context)) for index, context in enumerate(contexts)]
@@ -94,13 +117,17 @@ async def execute_calls(
             await _stop(tasks)
         finally:
             for index, output in enumerate(outputs):
-                if output is None:
+                if output is None and index not in suspended:
                     answer(index, _CANCELLED)
     return [output for output in outputs if output is not None]
 
 
 async def _execute(
-    toolset: Toolset, call: Call, allowed: frozenset[str] | None, context: ToolContext[object]
+    toolset: Toolset,
+    call: Call,
+    allowed: frozenset[str] | None,
+    context: ToolContext[object],
+    arguments: str | None = None,
 ) -> ToolOutput:
     tool = toolset.get(call.name)
     if tool is None:
@@ -108,13 +135,13 @@ async def _execute(
     if allowed is not None and call.name not in allowed:
         return ToolOutput.error(_masked(call.name, toolset, allowed))
     try:
-        arguments = _parse(call.arguments)
+        parsed = _parse(call.arguments if arguments is None else arguments)
     except ValueError as error:
         return ToolOutput.error(
             f"The arguments of {call.name!r} are not usable: {error}. "
             "Give one JSON object that fits the tool's parameters."
         )
-    return await _call(tool, arguments, context)
+    return await _call(tool, parsed, context)
 
 
 async def _call(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 
 from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
 from agentkit.toolset.failures import exit_text, failure
+from agentkit.toolset.policy import NeedsApproval, ToolPolicy
 from agentkit.toolset.results import to_output
 from agentkit.toolset.signature import (
     Signature,
@@ -47,7 +48,14 @@ def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, timeout_s: float | None = None
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout_s: float | None = None,
+    requires_approval: bool | NeedsApproval = False,
+    idempotent: bool = False,
+    retries: int = 0,
+    max_result_chars: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -58,6 +66,10 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     timeout_s: float | None = None,
+    requires_approval: bool | NeedsApproval = False,
+    idempotent: bool = False,
+    retries: int = 0,
+    max_result_chars: int | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool. Works bare and with options, on sync and async functions and methods.
 
@@ -66,15 +78,25 @@ def tool(
         name: the tool's name, if not the function's.
         description: what the model reads, if not the docstring.
         timeout_s: seconds after which a call answers with an error. A sync function runs in a
-        thread,
-            which cannot be stopped: it runs on, but nobody waits for it.
+            thread, which cannot be stopped: it runs on, but nobody waits for it.
+        requires_approval: whether a person must agree to a call, or a function of the arguments
+            (as the model gave them) and the `ToolContext` that decides it.
+        idempotent: whether a call that a crash cut off may simply be run again.
+        retries: how often a call is tried again by itself after an exception or a timeout.
+        max_result_chars: longest result that the model reads whole; by default what the agent says.
 
     Raises:
         ToolDefinitionError: the function has `*args` or `**kwargs`, a parameter without
-        annotation, a
-            type without a JSON schema, or an illegal name. An annotation that names something not
-            yet defined is resolved when the tool is first used.
+            annotation, a type without a JSON schema, or an illegal name. An annotation that names
+            something not yet defined is resolved when the tool is first used.
     """
+
+    policy = ToolPolicy(
+        requires_approval=requires_approval,
+        idempotent=idempotent,
+        retries=retries,
+        max_result_chars=max_result_chars,
+    )
 
     def decorate(target: Callable[P, R]) -> FunctionTool[P, R]:
         return FunctionTool(
@@ -82,6 +104,7 @@ def tool(
             name=name,
             description=description,
             timeout_s=timeout_s,
+            policy=policy,
             names=local_names(1 if function is None else 2),
         )
 
@@ -101,12 +124,14 @@ class FunctionTool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         timeout_s: float | None = None,
+        policy: ToolPolicy | None = None,
         names: Mapping[str, object] | None = None,
     ) -> None:
         self._function = _plain_function(function)
         self.name: str = name or self._function.__name__
         self._description = description
         self._timeout_s = _check_timeout(timeout_s, self.name)
+        self._policy = policy or ToolPolicy()
         self._bound_to: tuple[object, ...] = ()
         check_tool_name(self.name)
         check_shape(self._function, self.name)
@@ -123,6 +148,11 @@ class FunctionTool(Generic[P, R]):
     def spec(self) -> ToolSpec:
         """What the model sees."""
         return self._defined().spec
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """How its calls are handled."""
+        return self._policy
 
     @property
     def function(self) -> Callable[..., object]:

@@ -1,0 +1,222 @@
+"""What a run begins with: a new conversation, a given one, a session's, or a run that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from agentkit.context import Context, Segment, Tier
+from agentkit.context.segment import tool_names
+from agentkit.errors import ConfigurationError, ContextMismatch
+from agentkit.journal import Journal, JournalError
+from agentkit.limits import Budget, Limits
+from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
+from agentkit.state import RunServices, RunState
+from agentkit.team.pinned import pinned
+
+if TYPE_CHECKING:
+    from agentkit.agent import Agent
+    from agentkit.team.members import Member
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What `run`, `run_sync`, `stream` and `resume` were given beside the prompt."""
+
+    context: Context | None = None
+    session: str | None = None
+    user: str = ""
+    run_id: str | None = None
+    limits: Limits | None = None
+    journal: Journal | None = None
+    resume: PausedRun | str | None = None
+    answers: Answers = field(default_factory=dict)
+
+
+class RunKeywords(TypedDict, total=False):
+    """What `run`, `run_sync` and `stream` take beside the prompt."""
+
+    context: Context | None
+    """A conversation to continue, e.g. `result.context`; a new one by default."""
+    session: str | None
+    """Name of a conversation over many runs. With a journal the run goes on with its last one."""
+    user: str
+    """Whose data the run holds, so that a journal can delete it."""
+    run_id: str | None
+    """The run's id; by default a new one."""
+    limits: Limits | None
+    """In place of the agent's."""
+    journal: Journal | None
+    """In place of the agent's."""
+
+
+def run_options(given: RunKeywords) -> RunOptions:
+    """Check what a run was given.
+
+    Raises:
+        ConfigurationError: names what is of no use.
+    """
+    for name, value in given.items():
+        if name not in _KINDS:
+            raise ConfigurationError(f"a run has no option {name!r}; there are {list(_KINDS)!r}")
+        kind = _KINDS[name]
+        if not isinstance(value, kind):
+            raise ConfigurationError(f"{name} must be a {kind}, got {value!r:.200}")
+        if name in ("session", "run_id") and value == "":
+            raise ConfigurationError(f"{name} must not be empty; leave it out")
+    return RunOptions(**given)
+
+
+_KINDS: Mapping[str, Any] = {
+    "context": Context | None,
+    "session": str | None,
+    "user": str,
+    "run_id": str | None,
+    "limits": Limits | None,
+    "journal": Journal | None,
+}
+
+
+async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -> RunState:
+    """Return the state of a run that is about to begin, or to go on.
+
+    Raises:
+        ContextMismatch: the conversation was begun differently.
+        JournalError: there is no such run, or its session has one that has not ended.
+        ConfigurationError: an answer fits no pending call.
+    """
+    if options.resume is not None:
+        return await _resumed(agent, root, options)
+    services = RunServices(
+        journal=_journal(agent, options), telemetry=agent.telemetry, user=options.user
+    )
+    budget = Budget(options.limits or agent.limits or Limits())
+    given, memory = options.context, None
+    if given is not None:
+        memory = agent.memory_of(given)
+    elif (last := await _last_of_session(root, options, services)) is not None:
+        given, memory = last.context, last.memory
+    run = _begun(root, given, options, services, budget)
+    if given is not None:
+        run.recall(memory)
+    return run
+
+
+async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) -> RunState:
+    journal = _journal(agent, options)
+    if isinstance(options.resume, PausedRun):
+        paused = options.resume
+        if journal is not None:
+            await journal.claim(paused.run_id)
+    elif journal is None:
+        raise ConfigurationError(
+            f"resume({options.resume!r}) needs the journal that has the run: give journal=..."
+        )
+    else:
+        paused = PausedRun(runs=await journal.claim(str(options.resume)))
+    saved = paused.runs[0]
+    if saved.agent != root.name:
+        raise ContextMismatch(
+            f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {root.name!r}"
+        )
+    member = pinned(root, saved.context)
+    if member is None:
+        raise mismatch(root, saved.context)
+    services = RunServices(
+        journal=journal,
+        telemetry=agent.telemetry,
+        user=saved.user,
+        saved={run.run_id: run for run in paused.runs},
+        answers=answers_by_run(paused, options.answers),
+    )
+    budget = Budget(options.limits or agent.limits or Limits())
+    budget.restore(
+        (request for run in paused.runs for request in run.requests),
+        saved.total_s,
+        sum(_n_calls(run) for run in paused.runs),
+    )
+    return RunState.restored(member, saved, services, budget)
+
+
+def _begun(
+    member: Member,
+    given: Context | None,
+    options: RunOptions,
+    services: RunServices,
+    budget: Budget,
+) -> RunState:
+    """Return a run of a new conversation, or of a given one with the toolset it was begun with."""
+    common: Mapping[str, Any] = {
+        "path": (member.name,),
+        "run_id": options.run_id,
+        "session": options.session,
+        "services": services,
+        "budget": budget,
+    }
+    if given is None:
+        begun = member.begun()
+        return RunState(
+            member=begun.member,
+            context=begun.member.front,
+            version=begun.version,
+            epoch=begun.epoch,
+            **common,
+        )
+    if (as_begun := pinned(member, given)) is not None:
+        return RunState(member=as_begun, context=given.fork(), **common)
+    raise mismatch(member, given)
+
+
+def mismatch(member: Member, given: Context) -> ContextMismatch:
+    """Return the error that says how a context's front differs from its agent's."""
+    front = member.front
+    n_equal = given.front.common_length(front)
+    return ContextMismatch(
+        f"the context cannot be continued by agent {member.name!r}: "
+        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
+        "so nothing after that could be read from a cache; "
+        "continue it with the agent that began it, begin a new epoch with "
+        "agentkit.team.begin_epoch(agent, context), or begin a new context"
+    )
+
+
+def _journal(agent: Agent[Any, Any], options: RunOptions) -> Journal | None:
+    return options.journal or agent.journal
+
+
+async def _last_of_session(
+    root: Member, options: RunOptions, services: RunServices
+) -> SavedRun | None:
+    """Return the last run of the session that was named, if there is a journal."""
+    session = options.session
+    if session is None or services.journal is None:
+        return None
+    last = await services.journal.latest(session, root.name)
+    if last is not None and last.status in ("running", "paused"):
+        raise JournalError(
+            f"the session {session!r} has the run {last.run_id!r}, which is {last.status}: "
+            f"first resume it with agent.resume({last.run_id!r})"
+        )
+    return last
+
+
+def _n_calls(run: SavedRun) -> int:
+    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
+    messages = run.context.messages[run.n_old_messages :]
+    return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)
+
+
+def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
+    """Say how two fronts differ, which are equal up to here."""
+    first, second = old[0] if old else None, new[0] if new else None
+    if first and second and first.tier is second.tier is Tier.TOOLS:
+        before, after = tool_names(first), tool_names(second)
+        changes = [f"-{name}" for name in before if name not in after]
+        changes += [f"+{name}" for name in after if name not in before]
+        what = ", ".join(changes) or "descriptions or schemas"
+        return f"its tools have changed ({what})"
+    names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
+    what = " and ".join(names)
+    verb = "differ" if what.endswith("s") or len(names) > 1 else "differs"
+    return f"its {what} {verb} from what it was begun with"

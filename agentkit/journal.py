@@ -1,0 +1,81 @@
+"""The seam between the loop and where runs are kept. The database is in `agentkit.store`."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from agentkit.errors import AgentkitError
+from agentkit.saved import SavedRun
+
+
+class JournalError(AgentkitError):
+    """A run could not be kept or found. A run whose steps cannot be kept does not go on."""
+
+
+@runtime_checkable
+class Journal(Protocol):
+    """Keeps runs, step by step. One object serves many runs at once, on one event loop."""
+
+    async def save(self, run: SavedRun) -> None:
+        """Keep what is new in a run since it was saved last. Atomic; durable when it returns.
+
+        The first save of a run id begins the run. Saves of one run come one after another.
+
+        Raises:
+            JournalError: it could not be kept, or another process goes on with the same run.
+        """
+        ...
+
+    async def load(self, run_id: str) -> tuple[SavedRun, ...]:
+        """Return a run, and all runs below it, the run itself first; none if it is unknown."""
+        ...
+
+    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
+        """Like `load`, to go on with it: saves by whoever ran it before fail from now on.
+
+        Raises:
+            JournalError: the run is unknown.
+        """
+        ...
+
+    async def latest(self, session: str, agent: str) -> SavedRun | None:
+        """Return the last root run of a session, whose conversation the next one goes on with."""
+        ...
+
+
+class MemoryJournal:
+    """Keeps runs for as long as the process lives. For tests, and for pauses within a process."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, SavedRun] = {}
+
+    async def save(self, run: SavedRun) -> None:
+        """Keep the run as it is now."""
+        self._runs[run.run_id] = run
+
+    async def load(self, run_id: str) -> tuple[SavedRun, ...]:
+        """Return the run and those below it."""
+        if run_id not in self._runs:
+            return ()
+        below = [run for run in self._runs.values() if run.parent == run_id]
+        parts = [await self.load(run.run_id) for run in below]
+        return (self._runs[run_id], *(run for part in parts for run in part))
+
+    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
+        """Return the run and those below it.
+
+        Raises:
+            JournalError: the run is unknown.
+        """
+        if not (runs := await self.load(run_id)):
+            raise JournalError(f"there is no run {run_id!r} in this journal")
+        return runs
+
+    async def latest(self, session: str, agent: str) -> SavedRun | None:
+        """Return the last root run of the session."""
+        roots = [
+            run
+            for run in self._runs.values()
+            if run.parent is None and (run.session, run.agent) == (session, agent)
+        ]
+        return roots[-1] if roots else None

@@ -1,0 +1,208 @@
+"""A run as data: what another process needs to go on with it.
+
+A `SavedRun` is a value. The loop makes one after every step; a journal (`agentkit.journal`) keeps
+what is new in it, and a pause hands out those of the whole tree as `PausedRun`. Their JSON form is
+in `agentkit.saved_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult
+from agentkit.caching.report import RequestRecord
+from agentkit.context import Context
+from agentkit.errors import ConfigurationError
+from agentkit.events import FinishReason
+from agentkit.usage import Usage
+
+Status: TypeAlias = Literal["running", "paused", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is known of a conversation at the end of a run, and its context does not say."""
+
+    length: Usage | None
+    """Tokens of the last request; None: not known, as at the beginning of an epoch."""
+    epoch: int
+    version: int | None
+    seen: frozenset[str]
+    active: str | None = None
+    """Who goes on after a handoff; None: who began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approve:
+    """A person agrees to a call."""
+
+    arguments: str | None = None
+    """JSON text to run it with in place of the model's; the model is told so."""
+    kind: Literal["approve"] = field(default="approve", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """A person does not agree: the model is told why, and the call is not run."""
+
+    reason: str = ""
+    kind: Literal["deny"] = field(default="deny", init=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Somebody else has run the call: this is its result."""
+
+    content: str
+    is_error: bool = False
+    kind: Literal["answered"] = field(default="answered", init=False)
+
+
+Answer: TypeAlias = Approve | Deny | Answered
+"""What a person says to a call that waits for approval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTurn:
+    """A turn of the model whose calls have not all been answered."""
+
+    message: AssistantMessage
+    results: Mapping[str, ToolResult]
+    """Of the calls that are done, by call id."""
+    started: frozenset[str]
+    """Ids of calls that were begun; without a result, nobody knows what they have done."""
+    waiting: frozenset[str] = frozenset()
+    """Ids of calls that wait for a person, here or in a run below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedEnd:
+    """How a run ended."""
+
+    text: str = ""
+    """The answer, as the model wrote it."""
+    finish: FinishReason = "stop"
+    error: str | None = None
+    """Type and text of the error that ended it; None: it has its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRun:
+    """One run after a step."""
+
+    run_id: str
+    parent: str | None
+    """The run above, if any."""
+    call_id: str | None
+    """The call of the run above that began it."""
+    path: tuple[str, ...]
+    agent: str
+    """Name of the agent that began it."""
+    session: str
+    tenant: str
+    user: str
+    """Whose data it holds, for `delete`; empty: nobody's in particular."""
+    prompt: str
+    """The task, as text."""
+    status: Status
+    context: Context
+    """Valid: every call in it has its result. Without the open turn."""
+    turn: int
+    """Number of the open turn, or of the next one."""
+    open_turn: SavedTurn | None
+    n_repairs: int
+    memory: Memory
+    n_old_messages: int
+    """Messages of the context that were there before this run, or that stand for others."""
+    said_before: tuple[Message, ...]
+    """What the run added in the epochs before this one."""
+    requests: tuple[RequestRecord, ...]
+    """Its own, without those of runs below."""
+    end: SavedEnd | None
+    began_at: float
+    """Seconds since 1970."""
+    total_s: float
+    """How long it has run, all processes together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCall:
+    """A call that waits for a person."""
+
+    run_id: str
+    path: tuple[str, ...]
+    """From the root agent's name to that of the agent that made the call."""
+    call: ToolCall
+
+    @property
+    def id(self) -> str:
+        """What to answer by. Ids of calls are unique within their run only."""
+        return f"{self.run_id}:{self.call.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedRun:
+    """A run that waits, with everything below it. Resume it in any process:
+
+    agent.resume(paused, {paused.pending[0].id: Approve()})
+    """
+
+    runs: tuple[SavedRun, ...]
+    """The root first; also the runs below that have ended."""
+
+    @property
+    def run_id(self) -> str:
+        """The root's."""
+        return self.runs[0].run_id
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls to answer, in the order of the runs and of their calls.
+
+        None for a run that was paused between two turns.
+        """
+        return tuple(
+            PendingCall(run_id=run.run_id, path=run.path, call=call)
+            for run in self.runs
+            if run.open_turn is not None
+            for call in run.open_turn.message.calls
+            if call.id in run.open_turn.waiting and not self._is_below(run, call)
+        )
+
+    def _is_below(self, above: SavedRun, call: ToolCall) -> bool:
+        """Whether a call waits because a run that it began does."""
+        return any(
+            run.parent == above.run_id and run.call_id == call.id and run.status == "paused"
+            for run in self.runs
+        )
+
+
+Answers: TypeAlias = Mapping[str, Answer]
+"""Answers by `PendingCall.id`; the call's own id will do where it is clear."""
+
+
+def answers_by_run(paused: PausedRun, answers: Answers) -> Mapping[str, Mapping[str, Answer]]:
+    """Return the answers by run id and call id.
+
+    Raises:
+        ConfigurationError: one answers no pending call, or could be meant for several.
+    """
+    found: dict[str, dict[str, Answer]] = {}
+    pending = paused.pending
+    for key, answer in answers.items():
+        meant = [each for each in pending if key in (each.id, each.call.id)]
+        if len(meant) != 1:
+            what = "several pending calls" if meant else "no pending call"
+            raise ConfigurationError(
+                f"the answer for {key!r} fits {what}; those that wait are "
+                f"{[each.id for each in pending]!r}"
+            )
+        if not isinstance(answer, Approve | Deny | Answered):
+            raise ConfigurationError(
+                f"the answer for {key!r} must be Approve(), Deny(reason) or Answered(content), "
+                f"got {answer!r}"
+            )
+        found.setdefault(meant[0].run_id, {})[meant[0].call.id] = answer
+    return found
