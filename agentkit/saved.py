@@ -32,6 +32,9 @@ class Memory:
     seen: frozenset[str]
     active: str | None = None
     """Who goes on after a handoff; None: who began."""
+    kept: Mapping[str, str] = field(default_factory=dict)
+    """Tool results that the context shows in part, whole, by handle. Handles are digests: a journal
+    can keep each text once."""
 
 
 @dataclass(frozen=True, slots=True)

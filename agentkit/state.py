@@ -142,6 +142,8 @@ class RunState:
         """Whether it is not known yet that the model refuses them."""
         self.seen: frozenset[str] = frozenset()
         """URIs of the documents that were shown in the epochs before."""
+        self.kept: Mapping[str, str] = {}
+        """Tool results that the context shows in part, whole, by handle. Never changed in place."""
         self.summary_not_before = 0
         """After a summary that failed: the turn before which none is asked for again."""
         self.n_failed_summaries = 0
@@ -251,6 +253,7 @@ class RunState:
             budget=self.budget if limits is None else Budget(limits, self.budget),
             services=self.services,
         )
+        below.kept = self.kept  # its task may speak of them
         self._below.append(below)
         return below
 
@@ -335,12 +338,17 @@ class RunState:
             self.epoch = memory.epoch
             self.version = memory.version
             self.seen = memory.seen
+            self.kept = memory.kept
 
     @property
     def memory(self) -> Memory:
         """What is known of the conversation now, for `recall`."""
         return Memory(
-            length=self.last_usage, epoch=self.epoch, version=self.version, seen=self.seen
+            length=self.last_usage,
+            epoch=self.epoch,
+            version=self.version,
+            seen=self.seen,
+            kept=self.kept,
         )
 
     def answered(self, request: ModelRequest, length: Usage) -> None:
