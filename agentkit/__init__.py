@@ -7,7 +7,7 @@ blocks.py   what messages are made of                  toolset/   functions and 
 events.py   what a stream yields                       models/    local, hosted, scripted
 caching/    rules, plans, verdicts, money              fake/      a fake provider, for tests
 observe/    reports for people                         cli/       the command `agentkit`
-checks.py   mistakes in configuration, told early      testing.py for your own tests
+checks.py   mistakes in configuration, told early      testing/   for your own tests
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """
 

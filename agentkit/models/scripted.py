@@ -2,72 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import json
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import TypeAlias
 
-from agentkit.blocks import Json
-from agentkit.events import (
-    FinishReason,
-    ModelEnd,
-    ModelEvent,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallStarted,
-    UsageEvent,
-)
+from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
-from agentkit.usage import Timing, Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """The model answers with text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The model calls a tool."""
-
-    name: str
-    arguments: Mapping[str, Json] | str = field(default_factory=dict)
-    """An object, or the exact text, which may be broken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """One turn in full."""
-
-    parts: tuple[Say | Call, ...]
-    finish: FinishReason | None = None
-    """None: `tool_calls` if there is a call, else `stop`."""
-    usage: Usage | None = None
-    """None: counted as if the model had a perfect prefix cache, see `ScriptedModel`."""
-
+from agentkit.models.doubles import Call, ModelCall, PerfectCache, Reply, Say, spoken
 
 Step: TypeAlias = "str | Say | Call | Reply | Exception | Sequence[Say | Call] | Respond"
 """One turn: text, parts, an exception that the model raises, or a function that decides."""
 Respond: TypeAlias = Callable[[ModelRequest], Step]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCall:
-    """One request that the model was asked."""
-
-    request: ModelRequest
-    """Immutable, so it is what was asked, whatever happened later."""
-
-    @property
-    def wire(self) -> bytes:
-        """The prefix in neutral form, see `ModelRequest.wire`."""
-        return self.request.wire
 
 
 class UnexpectedCall(AssertionError):
@@ -83,7 +30,8 @@ class ScriptedModel:
 
     Usage is counted over the wire, four bytes a token, as if the model had a prefix cache that
     nothing ever leaves: tokens read = the whole segments that a request has in common with any
-    earlier one.
+    earlier one. Ids of calls follow from the conversation, so that a run that is resumed in another
+    process gets the same ones.
 
     Args:
         script: the steps; or, for a team, the steps of each agent by its name. A lone function
@@ -106,10 +54,8 @@ class ScriptedModel:
         self._label = label
         self._chunk = chunk
         self._siblings_start_together = siblings_start_together
-        self._ids = itertools.count(1)
         self._lock = threading.Lock()
-        self._calls: list[ModelCall] = []
-        self._cached: set[str] = set()
+        self._cache = PerfectCache()
         self._unexpected: list[str] = []
 
     @property
@@ -125,11 +71,11 @@ class ScriptedModel:
     @property
     def calls(self) -> tuple[ModelCall, ...]:
         """All requests so far, in order."""
-        return tuple(self._calls)
+        return self._cache.calls
 
     def calls_of(self, agent: str) -> tuple[ModelCall, ...]:
         """The requests of one agent, in order."""
-        return tuple(call for call in self._calls if call.request.agent == agent)
+        return tuple(call for call in self.calls if call.request.agent == agent)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Replay the next step.
@@ -139,17 +85,12 @@ class ScriptedModel:
             Exception: the step is one.
         """
         with self._lock:
-            usage = self._count(request)
-            self._calls.append(ModelCall(request=request))
+            usage = self._cache.count(request)
             step = self._next(request)
-        reply = _reply(step, request)
-        for index, event in enumerate(self._events(reply)):
-            if index:
-                await asyncio.sleep(0)  # as on a network, others run between two deltas
-            yield event
-        usage = usage + Usage(**{**_NOTHING, "output_tokens": _tokens(reply)})
-        yield UsageEvent(usage=reply.usage or usage, timing=Timing(ttft_s=0.0, total_s=0.0))
-        yield ModelEnd(reply.finish or _finish(reply))
+        reply = reply_of(step, request)
+        async with aclosing(spoken(reply, request, usage, chunk=self._chunk)) as events:
+            async for event in events:
+                yield event
 
     def assert_consumed(self) -> None:
         """Check that every step was asked for, and nothing more.
@@ -164,7 +105,7 @@ class ScriptedModel:
             raise UnconsumedSteps("; ".join(problems))
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({self._label!r}, {len(self._calls)} calls)"
+        return f"ScriptedModel({self._label!r}, {len(self.calls)} calls)"
 
     def _next(self, request: ModelRequest) -> Step:
         if callable(self._script):
@@ -172,52 +113,17 @@ class ScriptedModel:
         queue = self._script.get(repr(request.agent), self._script.get(_ANY))
         if queue:
             return queue.popleft()
-        problem = f"call {len(self._calls)}, by agent {request.agent!r}, has no step in the script"
+        problem = f"call {len(self.calls)}, by agent {request.agent!r}, has no step in the script"
         self._unexpected.append(problem)
         raise UnexpectedCall(f"{problem}; the context ends with {_tail(request)}")
 
-    def _count(self, request: ModelRequest) -> Usage:
-        sizes = [len(segment.data) for segment in request.context]
-        chain = request.context.chain
-        n_known = next((n for n in range(len(chain), 0, -1) if chain[n - 1] in self._cached), 0)
-        self._cached.update(chain)
-        read = sum(sizes[:n_known]) // _TOKEN_BYTES
-        total = sum(sizes) // _TOKEN_BYTES
-        return Usage(
-            input_tokens=total,
-            cache_read_tokens=read,
-            cache_write_tokens=total - read,
-            output_tokens=0,
-        )
 
-    def _events(self, reply: Reply) -> Iterator[ModelEvent]:
-        index = 0
-        for part in reply.parts:
-            if isinstance(part, Say):
-                yield from (TextDelta(text) for text in _chunks(part.text, self._chunk))
-                continue
-            yield ToolCallStarted(index=index, id=f"call_{next(self._ids)}", name=part.name)
-            for text in _chunks(_arguments(part), self._chunk):
-                yield ToolCallArguments(index=index, text=text)
-            index += 1
+def reply_of(step: Step, request: ModelRequest) -> Reply:
+    """Return a step as a reply.
 
-
-_ANY = "any agent"
-_TOKEN_BYTES = 4
-_NOTHING = {"input_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0}
-
-
-def _queues(
-    script: Sequence[Step] | Mapping[str, Sequence[Step]],
-) -> dict[str, deque[Step]]:
-    if isinstance(script, Mapping):
-        return {repr(agent): deque(steps) for agent, steps in script.items()}
-    if isinstance(script, str):
-        raise TypeError(f"a script is a list of steps, got the string {script!r}; use [{script!r}]")
-    return {_ANY: deque(script)}
-
-
-def _reply(step: Step, request: ModelRequest) -> Reply:
+    Raises:
+        Exception: the step is one.
+    """
     match step:
         case Reply():
             return step
@@ -228,28 +134,22 @@ def _reply(step: Step, request: ModelRequest) -> Reply:
         case Exception():
             raise step
         case _ if callable(step):
-            return _reply(step(request), request)
+            return reply_of(step(request), request)
         case _:
             return Reply(parts=tuple(step))
 
 
-def _arguments(call: Call) -> str:
-    if isinstance(call.arguments, str):
-        return call.arguments
-    return json.dumps(call.arguments, ensure_ascii=False)
+_ANY = "any agent"
 
 
-def _finish(reply: Reply) -> FinishReason:
-    return "tool_calls" if any(isinstance(part, Call) for part in reply.parts) else "stop"
-
-
-def _tokens(reply: Reply) -> int:
-    texts = [part.text if isinstance(part, Say) else _arguments(part) for part in reply.parts]
-    return -(-sum(len(text.encode()) for text in texts) // _TOKEN_BYTES)
-
-
-def _chunks(text: str, size: int) -> Iterator[str]:
-    return (text[start : start + size] for start in range(0, len(text), size))
+def _queues(
+    script: Sequence[Step] | Mapping[str, Sequence[Step]],
+) -> dict[str, deque[Step]]:
+    if isinstance(script, Mapping):
+        return {repr(agent): deque(steps) for agent, steps in script.items()}
+    if isinstance(script, str):
+        raise TypeError(f"a script is a list of steps, got the string {script!r}; use [{script!r}]")
+    return {_ANY: deque(script)}
 
 
 def _tail(request: ModelRequest) -> str:

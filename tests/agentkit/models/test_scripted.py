@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from agentkit.blocks import UserMessage
+from agentkit.blocks import ToolMessage, ToolResult, UserMessage
 from agentkit.context import Context
 from agentkit.errors import ModelError
 from agentkit.events import ModelEvent, TextDelta, Turn, fold
@@ -48,8 +50,19 @@ async def test_steps_are_replayed_in_order_in_small_deltas() -> None:
     assert (second.message.text, second.message.calls[0].arguments) == ("ok", '{"é": 1}')
     assert second.finish == "tool_calls"
     assert third.message.calls[0].arguments == "{broken"
-    assert third.message.calls[0].id != second.message.calls[0].id
     model.assert_consumed()
+
+
+async def test_ids_of_calls_follow_from_the_conversation_in_any_process() -> None:
+    """A run that is resumed elsewhere has a model object that has seen nothing of it."""
+    first = await ask(ScriptedModel([[Call("f"), Call("g")]]))
+    calls = first.message.calls
+    results = tuple(ToolResult(call_id=call.id, name=call.name, content="1") for call in calls)
+    context = request("hi").context.append(first.message, ToolMessage(results))
+
+    second = await ask(ScriptedModel([Call("h")]), replace(request("hi"), context=context))
+
+    assert [call.id for call in (*calls, *second.message.calls)] == ["call_1", "call_2", "call_3"]
 
 
 async def test_a_function_sees_the_request_and_decides() -> None:

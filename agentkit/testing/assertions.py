@@ -1,4 +1,4 @@
-"""For tests of agents: a scripted model, and assertions about the cached prefix."""
+"""Checks that nothing of a prompt changes: from build to build, and from request to request."""
 
 from __future__ import annotations
 
@@ -6,30 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from agentkit.models.scripted import (
-    Call,
-    ModelCall,
-    Reply,
-    Say,
-    ScriptedModel,
-    Step,
-    UnconsumedSteps,
-    UnexpectedCall,
-)
-
-__all__ = [
-    "Call",
-    "ModelCall",
-    "Reply",
-    "Say",
-    "ScriptedModel",
-    "Step",
-    "UnconsumedSteps",
-    "UnexpectedCall",
-    "assert_extends",
-    "assert_prefix_stable",
-    "assert_stable_build",
-]
+from agentkit.models.doubles import ModelCall
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
