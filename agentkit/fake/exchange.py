@@ -102,16 +102,18 @@ class Exchange:
         self._begin()
         headers = {**self._headers(), "content-type": self._api.media_type}
         await _start(send, 200, headers)
-        await _send_part(send, self._api.opening(self._prompt, answer, before))
+        line = _Line(send, reply.breaks_at_byte)
+        await line.send(self._api.opening(self._prompt, answer, before))
         for delta in deltas[: reply.breaks_after]:
             await self._sleep(pause)
-            await _send_part(send, delta)
-        if reply.breaks_after is not None:
+            await line.send(delta)
+        if reply.breaks_after is not None or line.is_broken:
             self._abort(_BROKEN)
             return  # without an end: server and transport take it for a broken connection
         served = self._end(answer, blocks)
-        await _send_part(send, self._api.closing(self._prompt, answer, served, _thinking(blocks)))
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await line.send(self._api.closing(self._prompt, answer, served, _thinking(blocks)))
+        if not line.is_broken:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _written_down(self, reply: Reply) -> tuple[Answer, tuple[Block, ...]]:
         reply, was_cut = cut(reply, self._prompt.max_tokens)
@@ -188,9 +190,22 @@ async def _start(send: Send, status: int, headers: dict[str, str]) -> None:
     await send({"type": "http.response.start", "status": status, "headers": raw})
 
 
-async def _send_part(send: Send, data: bytes) -> None:
-    if data:
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+class _Line:
+    """A connection that takes so many bytes, and no more."""
+
+    def __init__(self, send: Send, n_bytes: int | None) -> None:
+        self._send = send
+        self._left = n_bytes
+        self.is_broken = False
+
+    async def send(self, data: bytes) -> None:
+        """Send a part of a body, as far as the connection takes it."""
+        if self._left is not None:
+            self.is_broken = self.is_broken or len(data) > self._left
+            data = data[: self._left]
+            self._left -= len(data)
+        if data:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
 
 async def _until_gone(receive: Receive) -> None:

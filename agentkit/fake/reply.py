@@ -43,6 +43,12 @@ class Reply:
     """From the first byte to the last."""
     breaks_after: int | None = None
     """The connection of a stream breaks after this many pieces; None: it does not."""
+    breaks_at_byte: int | None = None
+    """The connection of a stream breaks after this many bytes of its body, wherever that is.
+
+    None, or more than it has: it does not. Within the last piece the answer is complete and billed,
+    and the client does not know.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

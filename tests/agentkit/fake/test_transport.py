@@ -147,6 +147,33 @@ def test_a_response_that_breaks_off_is_a_broken_connection(in_process: bool) -> 
     assert isinstance(fake.records[0].outcome, Served)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_a_response_may_break_off_at_any_byte(path: str) -> None:
+    ends: list[int | None] = [None]
+    fake = FakeProvider(respond=lambda _: Reply(text="a word", breaks_at_byte=ends[0]))
+    body = {"model": "gpt-6-sol", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+    if path == "/v1/messages":
+        body |= {"model": "claude-sonnet-5-5", "max_tokens": 9}
+    headers = {"authorization": "Bearer key", "x-api-key": "key"}
+
+    def read() -> bytes:
+        parts: list[bytes] = []
+        with httpx2.Client(transport=fake.transport(), base_url="http://fake") as http:
+            with http.stream("POST", path, json=body, headers=headers) as response:
+                try:
+                    parts.extend(response.iter_bytes())
+                except httpx2.RemoteProtocolError:
+                    return b"".join(parts) + b"|"
+        return b"".join(parts)
+
+    whole = read()
+    for end in (0, 1, 100, len(whole) - 1, len(whole)):
+        ends[0] = end
+        broken = read()
+        assert len(broken) == (len(whole) if end == len(whole) else end + 1)
+        assert broken.endswith(b"|") == (end < len(whole))
+
+
 async def test_an_error_of_the_responder_reaches_the_client() -> None:
     def broken(ask: Ask) -> Reply:
         raise ZeroDivisionError(ask.user_text)
