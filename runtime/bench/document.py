@@ -12,7 +12,9 @@ END = "<!-- end of the figures -->"
 ENGINES = {
     "ours": "ours",
     "ours_float32": "ours, float32 weights",
+    "ours_bfloat16": "ours, bfloat16 arithmetic",
     "openvino": "OpenVINO GenAI",
+    "openvino_float32": "OpenVINO GenAI, float32 arithmetic",
     "transformers": "transformers",
     "llama_cpp": "llama.cpp",
 }
@@ -27,7 +29,8 @@ TREES = {
     "sglang_rust_no_events": "SGLang unified, Rust core, events off",
 }
 SINGLE = (
-    *("no_reuse_overhead", "throughput_cached_vs_uncached", "floor_memory_read", "floor_gemm"),
+    *("no_reuse_overhead", "throughput_cached_vs_uncached", "throughput_cached_vs_uncached_4k"),
+    *("floor_memory_read", "floor_gemm"),
     *("decode_of_bandwidth_ours", "prefill_of_gemm_1000_ours", "prefill_of_gemm_4000_ours"),
 )
 

@@ -25,12 +25,16 @@ class Sizes:
     new: int = 150
     repeats: int = 3
     unshared: int = 500
-    shared: int = 4_000
+    shared: tuple[int, ...] = (2_000, 4_000)
+    n_cached: int = 64
+    n_uncached: int = 6
     n_requests: int = 12
     n_out: int = 32
 
 
-QUICK = Sizes(lengths=(200, 400), new=20, repeats=1, unshared=100, shared=400, n_out=4)
+QUICK = Sizes(
+    lengths=(200, 400), new=20, repeats=1, unshared=100, shared=(400,), n_cached=4, n_out=4
+)
 
 
 def open_rig(options: EngineOptions | None = None) -> Rig:
@@ -71,20 +75,23 @@ def no_reuse(rig: Rig, sizes: Sizes, figures: Figures) -> None:
 
 def mostly_shared(rig: Rig, sizes: Sizes, figures: Figures) -> None:
     """f. Requests of which nine tenths are shared, and the same without a cache."""
-    n_shared, n_own = sizes.shared * 9 // 10, sizes.shared // 10
-    rates = []
-    for apart in (True, False):
-        rig.forget()
-        prefix = rig.tokens(n_shared)
-        prompts = [prefix + rig.tokens(n_own) for _ in range(sizes.n_requests)]
-        # One at a time as far as slots go: the pool must not be what is measured.
-        seconds = sum(rig.run([prompt], 4, apart=apart)[0] for prompt in prompts)
-        rates.append(sizes.n_requests / seconds)
-    note = (
-        f"{_note()}; {sizes.n_requests} requests of {n_shared} shared + {n_own} own tokens, 4 "
-        f"generated, the first one cold; {rates[1]:.3f} and {rates[0]:.3f} requests/s"
-    )
-    figures.add("throughput_cached_vs_uncached", rates[1] / rates[0], "ratio", note)
+    for length, suffix in zip(sizes.shared, ("", *map(_suffix, sizes.shared[1:])), strict=True):
+        n_shared, n_own = length * 9 // 10, length // 10
+        rates = []
+        # Without a cache each takes the same time, so fewer of them give the rate.
+        for apart, n_requests in ((True, sizes.n_uncached), (False, sizes.n_cached)):
+            rig.forget()
+            prefix = rig.tokens(n_shared)
+            prompts = [prefix + rig.tokens(n_own) for _ in range(n_requests)]
+            # One at a time as far as slots go: the pool must not be what is measured.
+            seconds = sum(rig.run([prompt], 4, apart=apart)[0] for prompt in prompts)
+            rates.append(n_requests / seconds)
+        note = (
+            f"{_note()}; requests of {n_shared} shared + {n_own} own tokens, 4 generated, one "
+            f"after the other: {sizes.n_cached} with the first one cold, {rates[1]:.3f} a second; "
+            f"{sizes.n_uncached} uncached, {rates[0]:.3f} a second"
+        )
+        figures.add(f"throughput_cached_vs_uncached{suffix}", rates[1] / rates[0], "ratio", note)
 
 
 def measure(figures: Figures, sizes: Sizes, only: Sequence[str]) -> None:
@@ -107,6 +114,10 @@ def _ttft(rig: Rig, length: int, n_new: int) -> tuple[float, float]:
     assert cold.ttft_s is not None
     assert warm.ttft_s is not None
     return cold.ttft_s, warm.ttft_s
+
+
+def _suffix(length: int) -> str:
+    return f"_{_label(length)}"
 
 
 def _label(length: int) -> str:

@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--peers", type=Path, help="folder with other engines")
     parser.add_argument("--install-peers", type=Path, help="fill such a folder first, then use it")
     parser.add_argument("--traces", type=Path, help="folder with recorded traces")
+    parser.add_argument("--engines", nargs="+", help="of the teams, beside ours; by default all")
     parser.add_argument("--runs", type=int, default=1, help="of each engine of the teams")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: tries out the code")
     parser.add_argument("--out", type=Path, default=DOCS / "benchmarks.json")
@@ -52,7 +53,7 @@ def main() -> int:
     engine_figures.measure(figures, sizes, args.only)
     merge(args.out, figures.rows)
     if "team" in args.only:
-        team.measure(figures, peers, runs=args.runs, quick=args.quick)
+        team.measure(figures, peers, runs=args.runs, quick=args.quick, only=args.engines)
         merge(args.out, figures.rows)
     plots.draw(args.out, args.out.parent / "plots")
     if args.out.parent == DOCS:

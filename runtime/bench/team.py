@@ -28,14 +28,46 @@ SCRIPTS = Path(__file__).parent / "peers"
 TEAMS = ((4, "cold"), (4, "warm"), (8, "cold"), (8, "warm"), (16, "cold"), (16, "warm"))
 FEW = ((4, "cold"), (4, "warm"))
 """For engines that compute the prefix once for each of a cold team: minutes more would be."""
-OURS = {"ours": [], "ours_float32": ["--weights", "float"]}
-"""With default options, which store weights in float16 on x86, and with float32 weights."""
-WEIGHT_BYTES = {"ours": 2.0 if platform.machine() == "x86_64" else 4.0, "ours_float32": 4.0}
+OURS = {
+    "ours": [],
+    "ours_float32": ["--weights", "float"],
+    "ours_bfloat16": ["--dtype", "bfloat16"],
+}
+"""With default options, which store weights in float16 on x86; with float32 weights; and with
+bfloat16 arithmetic, which CPUs with AVX512-BF16 or AMX have instructions for."""
+PEERS = {
+    "openvino": ("openvino", []),
+    "openvino_float32": ("openvino", ["--float32"]),
+    "transformers": ("transformers", []),
+}
+"""Environment and options. OpenVINO quantises activations by default: it runs without that, too."""
+WIDE = ("openvino",)
+"""Peers that do all teams: the others would take minutes for what they compute once each."""
+WEIGHT_BYTES = {
+    "ours": 2.0 if platform.machine() == "x86_64" else 4.0,
+    "ours_float32": 4.0,
+    "ours_bfloat16": 2.0,
+}
 DEFAULT = "ours"
 
 
-def measure(figures: Figures, peers: Peers, *, runs: int = 1, quick: bool = False) -> None:
-    """Run every engine `runs` times, in turn; medians count."""
+def measure(
+    figures: Figures,
+    peers: Peers,
+    *,
+    runs: int = 1,
+    quick: bool = False,
+    only: Sequence[str] | None = None,
+) -> None:
+    """Run every engine `runs` times, in turn; medians count.
+
+    Args:
+        figures: where the rows go.
+        peers: the other engines.
+        runs: of each engine.
+        quick: tiny sizes.
+        only: names of the engines that run, beside our own with default options; None: all.
+    """
     model = str(locate("smollm2").weights[0])
     job = Job(model=model, threads=torch.get_num_threads(), teams=TEAMS, lengths=(1_000, 4_000))
     if quick:
@@ -45,6 +77,8 @@ def measure(figures: Figures, peers: Peers, *, runs: int = 1, quick: bool = Fals
     values: dict[str, dict[str, list[float]]] = {}
     for _ in range(runs):
         for name, (command, wanted, environment) in _engines(peers, job).items():
+            if only is not None and name not in (DEFAULT, *only):
+                continue
             sys.stdout.write(f"... {name}\n")
             for row in run_engine(command, wanted, environment):
                 values.setdefault(name, {}).setdefault(str(row["name"]), []).append(row["value"])
@@ -77,11 +111,11 @@ def _engines(peers: Peers, job: Job) -> dict[str, tuple[list[str], Job, dict[str
     found: dict[str, tuple[list[str], Job, dict[str, str]]] = {}
     for name, options in OURS.items():
         found[name] = ([sys.executable, str(SCRIPTS / "with_ours.py"), *options], job, {})
-    for name, wanted in (("openvino", job), ("transformers", few)):
-        python = peers.python(name)
+    for name, (home, options) in PEERS.items():
+        python = peers.python(home)
         if python is not None:
-            script = str(SCRIPTS / f"with_{name}.py")
-            found[name] = ([str(python), "-W", "ignore", script], wanted, {})
+            command = [str(python), "-W", "ignore", str(SCRIPTS / f"with_{home}.py"), *options]
+            found[name] = (command, job if name in WIDE else few, {})
     server = peers.llama_server
     if server is not None:
         command = [sys.executable, str(SCRIPTS / "with_llama_cpp.py")]
@@ -116,7 +150,7 @@ def _report(
             if name not in rows:
                 continue
             label = f"team_{n}_wall" if state == "warm" else f"team_{n}_cold_wall"
-            for ours in OURS:
+            for ours in (each for each in OURS if each in medians):
                 suffix = ours.removeprefix(DEFAULT)
                 figures.add(
                     f"{label}_vs_{engine}{suffix}",
@@ -137,7 +171,8 @@ def _floors(figures: Figures, medians: Mapping[str, Mapping[str, float]]) -> Non
     note = "float32, the threads of this run"
     figures.add("floor_memory_read", read / 1e9, "GB/s", note)
     figures.add("floor_gemm", flops / 1e9, "GFLOP/s", f"{note}, [1024, 576] x [576, 1536]")
-    for engine, n_bytes in WEIGHT_BYTES.items():
+    for engine in (each for each in OURS if each in medians):
+        n_bytes = WEIGHT_BYTES[engine]
         stored = (config.block_weights + config.vocab * config.hidden) * n_bytes
         rate = medians[engine]["decode_rate"] * stored / read
         about = f"share of the rate at which its {stored / 1e6:.0f} MB of weights can be read"

@@ -22,10 +22,12 @@ class Ours:
         parser = argparse.ArgumentParser()
         parser.add_argument("--weights")
         parser.add_argument("--kv-dtype")
+        parser.add_argument("--dtype", choices=("float32", "bfloat16"))
         parser.add_argument("job")
         args = parser.parse_args()
         slots = 4 * job.longest + 2 * job.widest * (job.own + job.n_out) + sum(job.lengths)
         options = EngineOptions(
+            dtype=args.dtype,
             weights=args.weights,
             kv_dtype=args.kv_dtype,
             threads=job.threads,
