@@ -65,7 +65,7 @@ class ModelTurn:
         """Ask, and yield what the model says."""
         for attempt in itertools.count():
             self._request = self._run.member.request(self._run, self.index, attempt)
-            self._run.budget.check_request()
+            self._run.budget.check()
             await before_model(self._run, self._request)
             subagents_may_follow(self._run, self._request)
             builder, has_begun = TurnBuilder(), False

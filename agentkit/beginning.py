@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from agentkit.budget import Budget
 from agentkit.context import Context, Segment, Tier
 from agentkit.context.segment import tool_names
 from agentkit.errors import ConfigurationError, ContextMismatch
 from agentkit.journal import Journal, JournalError
-from agentkit.limits import Budget, Limits
+from agentkit.limits import Limits
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
-from agentkit.state import RunServices, RunState
+from agentkit.state import RunServices, RunState, restore_budget
 from agentkit.team.pinned import pinned
 
 if TYPE_CHECKING:
@@ -131,11 +132,7 @@ async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) ->
         answers=answers_by_run(paused, options.answers),
     )
     budget = Budget(options.limits or agent.limits or Limits())
-    budget.restore(
-        (request for run in paused.runs for request in run.requests),
-        saved.total_s,
-        sum(_n_calls(run) for run in paused.runs),
-    )
+    restore_budget(budget, paused.runs)
     return RunState.restored(member, saved, services, budget)
 
 
@@ -199,12 +196,6 @@ async def _last_of_session(
             f"first resume it with agent.resume({last.run_id!r})"
         )
     return last
-
-
-def _n_calls(run: SavedRun) -> int:
-    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
-    messages = run.context.messages[run.n_old_messages :]
-    return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)
 
 
 def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:

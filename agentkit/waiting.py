@@ -1,0 +1,144 @@
+"""Requests of a run tree that wait for each other, where a limit is near."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Protocol
+
+from agentkit.errors import LimitReached
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """What a request may use at most, or has used most probably, in an estimate."""
+
+    turns: int = 1
+    """0 for a summary, which is no turn."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal = Decimal(0)
+    is_free: bool = False
+    """Whether the model sends no bill, or its bill is not counted."""
+
+    def amounts(self) -> dict[str, int | Decimal]:
+        """Return the amounts by the names of the limits."""
+        return {
+            "turns": self.turns,
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "tokens": self.input_tokens + self.output_tokens,
+            "usd": self.usd,
+        }
+
+
+class Part(Protocol):
+    """A budget as requests see it."""
+
+    def check_counts(self) -> None:
+        """Check that no limit is used up.
+
+        Raises:
+            LimitReached: one is.
+        """
+        ...
+
+    def is_full(self, amounts: Mapping[str, int | Decimal]) -> bool:
+        """Whether a request has to wait for those under way; one that is alone never has."""
+        ...
+
+    def hold(self, amounts: Mapping[str, int | Decimal], sign: int) -> None:
+        """Count a request as under way, or with -1 no longer."""
+        ...
+
+
+class Reservation:
+    """A request that is under way."""
+
+    def __init__(self, budgets: tuple[Part, ...], quote: Quote, queue: WaitingLine) -> None:
+        self._budgets = budgets
+        self._amounts = quote.amounts()
+        self._queue = queue
+        self._is_held = False
+
+    def must_wait(self) -> Part | None:
+        """Return a budget in which it does not fit beside what is under way, if there is one.
+
+        Raises:
+            LimitReached: a limit is used up.
+        """
+        for budget in self._budgets:
+            budget.check_counts()
+        return next((each for each in self._budgets if each.is_full(self._amounts)), None)
+
+    @property
+    def budgets(self) -> tuple[Part, ...]:
+        """Those that it counts in."""
+        return self._budgets
+
+    def hold(self) -> None:
+        """Count it as under way."""
+        self._is_held = True
+        for budget in self._budgets:
+            budget.hold(self._amounts, 1)
+
+    def settle(self) -> None:
+        """It has ended, and what it used is counted: others may go. Idempotent."""
+        if self._is_held:
+            self._is_held = False
+            for budget in self._budgets:
+                budget.hold(self._amounts, -1)
+            self._queue.serve()
+
+
+class WaitingLine:
+    """Requests of a run tree that wait for others. Who came first goes first.
+
+    One that waits for its own subtree's limits does not hold up those that do not share them.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Reservation, asyncio.Future[None]]] = []
+
+    async def wait(self, wanted: Reservation) -> None:
+        """Wait until a request fits, and hold it.
+
+        Raises:
+            LimitReached: a limit is used up.
+        """
+        if not self._waiting and wanted.must_wait() is None:
+            wanted.hold()
+            return
+        entry = (wanted, asyncio.get_running_loop().create_future())
+        self._waiting.append(entry)
+        self.serve()
+        try:
+            await entry[1]
+        except asyncio.CancelledError:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+                self.serve()
+            wanted.settle()
+            raise
+
+    def serve(self) -> None:
+        """Let all go that fit now, in the order in which they came."""
+        full: set[int] = set()
+        for entry in tuple(self._waiting):
+            wanted, goes = entry
+            if full.intersection(map(id, wanted.budgets)) or entry not in self._waiting:
+                continue
+            try:
+                budget = wanted.must_wait()
+            except LimitReached as error:
+                self._waiting.remove(entry)
+                goes.set_exception(error)
+                continue
+            if budget is not None:
+                full.add(id(budget))
+                continue
+            self._waiting.remove(entry)
+            wanted.hold()
+            goes.set_result(None)
