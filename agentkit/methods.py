@@ -6,17 +6,12 @@ import functools
 import inspect
 
 from agentkit.toolset import FunctionTool, Tool, ToolDefinitionError
+from agentkit.toolset.sources import tool_in, tool_methods
 
 
 def method_tools(agent: object) -> tuple[Tool, ...]:
     """Return the tools, bound to the agent, in the order of definition."""
-    found: dict[str, Tool] = {}
-    for cls in reversed(type(agent).__mro__):
-        for name, value in vars(cls).items():
-            found.pop(name, None)  # an override without @tool is no tool
-            if isinstance(_without_static(value), FunctionTool):
-                found[name] = getattr(agent, name)
-    return tuple(found.values())
+    return tuple(tool_methods(agent))
 
 
 def check_method_tools(cls: type[object], base: type[object]) -> None:
@@ -37,7 +32,7 @@ def check_method_tools(cls: type[object], base: type[object]) -> None:
         for name, value in vars(owner).items():
             where = f"{owner.__qualname__}.{name}"
             _check_visible(value, where)
-            if name in reserved and isinstance(_without_static(value), FunctionTool):
+            if name in reserved and tool_in(value) is not None:
                 raise ToolDefinitionError(
                     f"the tool {where} replaces {base.__name__}.{name}, which agents need; name "
                     f"the method otherwise, and to keep the tool's name write "
@@ -58,10 +53,6 @@ def _check_visible(value: object, where: str) -> None:
         raise ToolDefinitionError(
             f"the tool {where} takes self, and is static; leave out one of them"
         )
-
-
-def _without_static(value: object) -> object:
-    return value.__func__ if isinstance(value, staticmethod) else value
 
 
 def _wrapped(value: object) -> object:

@@ -15,8 +15,9 @@ from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
 from agentkit.team.delegate import Delegate
 from agentkit.team.known import KnownDocuments
-from agentkit.toolset import FunctionTool, Tool, tool
+from agentkit.toolset import FunctionTool, Tool
 from agentkit.toolset.mcp import McpServer
+from agentkit.toolset.sources import tools_from
 from agentkit.warn import MissingDescriptionWarning, warn_user
 
 if TYPE_CHECKING:
@@ -160,18 +161,23 @@ def _given_tools(agent: AnyAgent) -> Iterator[Tool]:
     for source in agent.tools:
         if isinstance(source, McpServer):
             continue
-        if isinstance(source, type) or not (isinstance(source, Tool) or callable(source)):
-            raise ConfigurationError(
-                f"agent {agent.name!r}: {source!r} is no tool; "
-                "give a function, a Tool object or an McpServer"
-            )
-        made: Tool = source if isinstance(source, Tool) else tool(source)
-        if isinstance(made, FunctionTool) and not made.is_bound:
-            raise ConfigurationError(
-                f"agent {agent.name!r}: {made!r} is a method taken from its class; "
-                "take it from an instance"
-            )
-        yield made
+        found = () if _is_agent(source) else tools_from(source)
+        if not found:
+            fix = "subagents=[...]" if _is_agent(source) else "a function, a Tool or an McpServer"
+            raise ConfigurationError(f"agent {agent.name!r}: {source!r} is no tool; give {fix}")
+        for made in found:
+            if isinstance(made, FunctionTool) and not made.is_bound:
+                raise ConfigurationError(
+                    f"agent {agent.name!r}: {made!r} is a method taken from its class; "
+                    "take it from an instance"
+                )
+            yield made
+
+
+def _is_agent(source: object) -> bool:
+    from agentkit.agent import Agent
+
+    return isinstance(source, Agent) or (isinstance(source, type) and issubclass(source, Agent))
 
 
 def _check_name(name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from agentkit.toolset.errors import Suspended
 from agentkit.toolset.failures import exit_text, failure
+from agentkit.toolset.policy import policy_of
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput
 from agentkit.toolset.toolset import Toolset
 
@@ -63,6 +64,7 @@ async def execute_calls(
     max_parallel: int = 8,
     on_output: Callable[[int, ToolOutput], None] | None = None,
     around: Around | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> list[ToolOutput]:
     """Run all calls and return their answers in the order of the calls.
 
@@ -82,7 +84,8 @@ async def execute_calls(
         context_factory: makes the context of one call; called for every call before any starts.
         max_parallel: calls that run at the same time.
         on_output: hears of each answer. A call that is suspended has none.
-        around: surrounds each call.
+        around: surrounds each call, with its retries.
+        sleep: waits so many seconds before a retry.
     """
     if max_parallel < 1:
         raise ValueError(f"max_parallel must be at least 1, not {max_parallel!r}")
@@ -99,7 +102,7 @@ async def execute_calls(
             on_output(index, output)
 
     async def work(index: int, context: ToolContext[object]) -> None:
-        proceed = functools.partial(_execute, toolset, calls[index], allowed, context)
+        proceed = functools.partial(_execute, toolset, calls[index], allowed, context, sleep)
         async with slots:
             try:
                 output = await (proceed() if around is None else around(index, context, proceed))
@@ -127,6 +130,7 @@ async def _execute(
     call: Call,
     allowed: frozenset[str] | None,
     context: ToolContext[object],
+    sleep: Callable[[float], Awaitable[None]],
     arguments: str | None = None,
 ) -> ToolOutput:
     tool = toolset.get(call.name)
@@ -141,7 +145,24 @@ async def _execute(
             f"The arguments of {call.name!r} are not usable: {error}. "
             "Give one JSON object that fits the tool's parameters."
         )
-    return await _call(tool, parsed, context)
+    return await _call_until_it_works(tool, parsed, context, sleep)
+
+
+async def _call_until_it_works(
+    tool: Tool,
+    arguments: Mapping[str, object],
+    context: ToolContext[object],
+    sleep: Callable[[float], Awaitable[None]],
+) -> ToolOutput:
+    """Call a tool as often as its policy says; the answer is the last one."""
+    policy = policy_of(tool)
+    output = await _call(tool, arguments, context)
+    for attempt in range(policy.retries):
+        if not output.may_pass:
+            break
+        await sleep(policy.wait_s(attempt))
+        output = await _call(tool, arguments, context)
+    return output
 
 
 async def _call(

@@ -29,7 +29,8 @@ def failure(
         context.call_id,
         exc_info=error,
     )
-    return ToolOutput.error(f"Tool {tool!r} failed: {reason or _text(error)}")
+    may_pass = not isinstance(error, SystemExit)
+    return ToolOutput.error(f"Tool {tool!r} failed: {reason or _text(error)}", may_pass=may_pass)
 
 
 def exit_text(error: SystemExit) -> str:

@@ -24,13 +24,8 @@ from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
 from agentkit.toolset.failures import exit_text, failure
 from agentkit.toolset.policy import NeedsApproval, ToolPolicy
 from agentkit.toolset.results import to_output
-from agentkit.toolset.signature import (
-    Signature,
-    check_shape,
-    is_method,
-    local_names,
-    read_signature,
-)
+from agentkit.toolset.signature import Signature, check_shape, local_names, read_signature
+from agentkit.toolset.target import target_of
 from agentkit.toolset.threads import run_in_thread
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec, check_tool_name
 
@@ -55,6 +50,7 @@ def tool(
     requires_approval: bool | NeedsApproval = False,
     idempotent: bool = False,
     retries: int = 0,
+    retry_wait_s: float = 0.5,
     max_result_chars: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
@@ -69,9 +65,14 @@ def tool(
     requires_approval: bool | NeedsApproval = False,
     idempotent: bool = False,
     retries: int = 0,
+    retry_wait_s: float = 0.5,
     max_result_chars: int | None = None,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """Make a function a tool. Works bare and with options, on sync and async functions and methods.
+    """Make a function a tool. Works bare and with options, on sync and async functions, methods
+    (also above `@staticmethod` and `@classmethod`), partials, and objects with `__call__`.
+
+    What a `partial` has fixed, the model does not see. An object with `__call__` is named after its
+    class, and keeps its state from call to call.
 
     Args:
         function: the function; its name, annotations and docstring describe the tool.
@@ -82,7 +83,9 @@ def tool(
         requires_approval: whether a person must agree to a call, or a function of the arguments
             (as the model gave them) and the `ToolContext` that decides it.
         idempotent: whether a call that a crash cut off may simply be run again.
-        retries: how often a call is tried again by itself after an exception or a timeout.
+        retries: how often a call is tried again by itself after an exception or a timeout, not
+            after `Retry` or `Failed`. The model hears only the last failure.
+        retry_wait_s: seconds before the first of these; twice as long before each further one.
         max_result_chars: longest result that the model reads whole; by default what the agent says.
 
     Raises:
@@ -95,6 +98,7 @@ def tool(
         requires_approval=requires_approval,
         idempotent=idempotent,
         retries=retries,
+        retry_wait_s=retry_wait_s,
         max_result_chars=max_result_chars,
     )
 
@@ -127,22 +131,23 @@ class FunctionTool(Generic[P, R]):
         policy: ToolPolicy | None = None,
         names: Mapping[str, object] | None = None,
     ) -> None:
-        self._function = _plain_function(function)
-        self.name: str = name or self._function.__name__
+        if isinstance(function, FunctionTool):
+            raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
+        self._target = target_of(function)
+        self.name: str = name or self._target.name
         self._description = description
         self._timeout_s = _check_timeout(timeout_s, self.name)
         self._policy = policy or ToolPolicy()
         self._bound_to: tuple[object, ...] = ()
         check_tool_name(self.name)
-        check_shape(self._function, self.name)
-        self._is_method = is_method(self._function)
+        check_shape(self._target, self.name)
         self._names: Mapping[str, object] = names or {}
         self._definition: _Definition | None = None
         # A forward reference is no mistake, so a name that does not exist yet may still come.
         with contextlib.suppress(NameError):
             self._definition = self._define()
-        self.__doc__ = self._function.__doc__
-        self.__name__ = self._function.__name__
+        self.__doc__ = self._target.doc
+        self.__name__ = self._target.name
 
     @property
     def spec(self) -> ToolSpec:
@@ -156,13 +161,13 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def function(self) -> Callable[..., object]:
-        """The plain function."""
-        return self._function
+        """The plain function; of an instance with `__call__`, that method."""
+        return self._target.function
 
     @property
     def is_bound(self) -> bool:
         """False for a method taken from its class: such a tool has a spec, but cannot be called."""
-        return bool(self._bound_to) or not self._is_method
+        return bool(self._bound_to) or self._target.binds == "nothing"
 
     async def call(
         self, arguments: Mapping[str, object], context: ToolContext[object]
@@ -188,7 +193,7 @@ class FunctionTool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function, without validation."""
-        function: Callable[..., R] = self._function
+        function: Callable[..., R] = self._target.call
         return function(*self._bound_to, *args, **kwargs)
 
     @overload
@@ -200,16 +205,17 @@ class FunctionTool(Generic[P, R]):
     ) -> FunctionTool[Q, R]: ...
 
     def __get__(self, instance: object, owner: type[object]) -> FunctionTool[Any, R]:
-        if instance is None or not self._is_method:
+        binds = self._target.binds
+        if binds == "nothing" or (binds == "instance" and instance is None):
             return self
         self._defined()
         bound: FunctionTool[Any, R] = object.__new__(FunctionTool)
         bound.__dict__.update(self.__dict__)
-        bound._bound_to = (instance,)
+        bound._bound_to = (instance if binds == "instance" else owner,)
         return bound
 
     def __repr__(self) -> str:
-        return f"<tool {self.name!r} from {_source_of(self._function)}>"
+        return f"<tool {self.name!r} from {self._target.source}>"
 
     async def _run(
         self,
@@ -233,13 +239,13 @@ class FunctionTool(Generic[P, R]):
             return failure(self.name, context, error, exit_text(error))
         except Exception as error:
             if isinstance(error, TimeoutError) and limit.expired():
-                return ToolOutput.error(self._timeout_text())
+                return ToolOutput.error(self._timeout_text(), may_pass=True)
             return failure(self.name, context, error)
 
     async def _invoke(self, positional: list[object], keywords: dict[str, object]) -> object:
-        function: Callable[..., Any] = self._function
+        function = self._target.call
         arguments = (*self._bound_to, *positional)
-        if inspect.iscoroutinefunction(function):
+        if self._target.is_async:
             return await function(*arguments, **keywords)
         result = await run_in_thread(lambda: function(*arguments, **keywords), self.name)
         # A plain function may return a coroutine, as functools.partial and decorators do.
@@ -251,13 +257,13 @@ class FunctionTool(Generic[P, R]):
                 self._definition = self._define()
             except NameError as error:
                 raise ToolDefinitionError(
-                    f"tool {self.name!r}: an annotation of {self._function.__qualname__} cannot be "
+                    f"tool {self.name!r}: an annotation of {self._target.qualname} cannot be "
                     f"resolved: {error}; import or define it at module level"
                 ) from error
         return self._definition
 
     def _define(self) -> _Definition:
-        signature = read_signature(self._function, self.name, self._names)
+        signature = read_signature(self._target, self.name, self._names)
         from agentkit.toolset.schema import ArgumentSchema
 
         arguments = ArgumentSchema.of(signature, self.name)
@@ -268,19 +274,19 @@ class FunctionTool(Generic[P, R]):
             name=self.name,
             description=signature.description if description is None else description,
             parameters=arguments.json_schema(),
-            source=_source_of(self._function),
+            source=self._target.source,
         )
         return _Definition(signature, arguments, spec)
 
     def _check_bound(self) -> None:
         if not self.is_bound:
             raise ToolDefinitionError(
-                f"tool {self.name!r} is the method {self._function.__qualname__}, taken from the "
+                f"tool {self.name!r} is the method {self._target.qualname}, taken from the "
                 "class; take it from an instance"
             )
 
     def _timeout_text(self) -> str:
-        stopped = "was stopped" if inspect.iscoroutinefunction(self._function) else "may still run"
+        stopped = "was stopped" if self._target.is_async else "may still run"
         return (
             f"Tool {self.name!r} did not finish within {self._timeout_s:g} s and {stopped}; "
             "whether it had an effect is unknown."
@@ -298,24 +304,6 @@ class _Definition:
         self.spec = spec
 
 
-def _plain_function(function: Callable[P, R]) -> Callable[P, R]:
-    if isinstance(function, staticmethod):
-        function = function.__func__
-    if isinstance(function, FunctionTool):
-        raise ToolDefinitionError(f"{function!r} is a tool already; apply @tool once")
-    if isinstance(function, classmethod | property | type) or not callable(function):
-        raise ToolDefinitionError(
-            f"@tool needs a function or method, not {type(function).__name__}: {function!r}"
-        )
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise ToolDefinitionError(
-            f"{function.__qualname__} is a generator; a tool returns one value, for example a list"
-        )
-    if not hasattr(function, "__name__") or not hasattr(function, "__qualname__"):
-        raise ToolDefinitionError(f"{function!r} has no name; wrap it in a def")
-    return function
-
-
 def _check_timeout(timeout_s: float | None, name: str) -> float | None:
     if timeout_s is not None and not timeout_s > 0:
         raise ToolDefinitionError(
@@ -323,10 +311,6 @@ def _check_timeout(timeout_s: float | None, name: str) -> float | None:
             "leave it out for no limit"
         )
     return timeout_s
-
-
-def _source_of(function: Callable[..., object]) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _signal_text(error: ToolSignal) -> str:

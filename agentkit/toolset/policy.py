@@ -28,9 +28,15 @@ class ToolPolicy:
     resumes: bool = False
     """Whether a call that was cut off goes on where it was, as one that runs an agent does."""
     retries: int = 0
-    """How often a call is tried again by itself after an exception or a timeout."""
+    """How often a call is tried again by itself after an exception or a timeout.
+
+    Each try may have an effect, and a sync function that was given up may still run beside the
+    next: this is for tools that can bear it. `Retry` and `Failed` are answers, and are not retried.
+    """
+    retry_wait_s: float = 0.5
+    """Seconds before the first retry; twice as long before each further one, at most 30."""
     max_result_chars: int | None = None
-    """Longest result that the model reads whole; None: what the agent says."""
+    """Longest result that the model reads whole, in characters; None: what the agent says."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.requires_approval, bool) and not callable(self.requires_approval):
@@ -40,11 +46,18 @@ class ToolPolicy:
             )
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise ToolDefinitionError(f"retries must be an int of at least 0, got {self.retries!r}")
+        wait_s = self.retry_wait_s
+        if isinstance(wait_s, bool) or not isinstance(wait_s, int | float) or not wait_s >= 0:
+            raise ToolDefinitionError(f"retry_wait_s must be at least 0 seconds, got {wait_s!r}")
         limit = self.max_result_chars
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise ToolDefinitionError(f"max_result_chars must be an int or None, got {limit!r}")
         if limit is not None and limit < 1:
             raise ToolDefinitionError(f"max_result_chars must be at least 1, got {limit!r}")
+
+    def wait_s(self, attempt: int) -> float:
+        """Return how many seconds to wait after a failed try; they count from 0."""
+        return min(_LONGEST_WAIT_S, self.retry_wait_s * 2.0**attempt)
 
 
 @runtime_checkable
@@ -62,4 +75,5 @@ def policy_of(tool: Tool | None) -> ToolPolicy:
     return tool.policy if isinstance(tool, HasPolicy) else _DEFAULT
 
 
+_LONGEST_WAIT_S = 30.0
 _DEFAULT = ToolPolicy()

@@ -9,10 +9,11 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.errors import ToolDefinitionError
+from agentkit.toolset.target import Target
 from agentkit.toolset.tool import ToolContext
 
 _PARAMETER_SECTIONS = frozenset(("param", "parameter", "arg", "argument", "key", "keyword"))
@@ -46,15 +47,10 @@ class Signature:
     """The docstring without its parameter sections."""
 
 
-def is_method(function: Callable[..., object]) -> bool:
-    """Whether the function takes `self`, by the convention of its first parameter's name."""
-    return next(iter(inspect.signature(function).parameters), None) == "self"
-
-
-def check_shape(function: Callable[..., object], tool_name: str) -> None:
+def check_shape(target: Target, tool_name: str) -> None:
     """Raise `ToolDefinitionError` if a parameter cannot appear in a schema at all."""
-    for parameter in _own_parameters(function):
-        where = f"tool {tool_name!r}: parameter {parameter.name!r} of {function.__qualname__}"
+    for parameter in target.parameters:
+        where = f"tool {tool_name!r}: parameter {parameter.name!r} of {target.qualname}"
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise ToolDefinitionError(
                 f"{where} collects arbitrary arguments, which have no schema; name each parameter"
@@ -81,20 +77,18 @@ def local_names(depth: int) -> dict[str, object]:
     return {name: value for scope in reversed(names) for name, value in scope.items()}
 
 
-def read_signature(
-    function: Callable[..., object], tool_name: str, names: Mapping[str, object]
-) -> Signature:
+def read_signature(target: Target, tool_name: str, names: Mapping[str, object]) -> Signature:
     """Resolve the annotations and the docstring of a function.
 
     Raises:
         NameError: an annotation names something that does not exist (yet).
         ToolDefinitionError: two parameters take the context, or a default is a pydantic `Field`.
     """
-    hints = typing.get_type_hints(function, localns=dict(names), include_extras=True)
-    description, documented = _read_docstring(function)
+    hints = typing.get_type_hints(target.function, localns=dict(names), include_extras=True)
+    description, documented = _read_docstring(target.doc)
     parameters: list[Parameter] = []
     context_parameter: str | None = None
-    for parameter in _own_parameters(function):
+    for parameter in target.parameters:
         if _is_context(hints[parameter.name]):
             context_parameter = _only_one(context_parameter, parameter.name, tool_name)
             continue
@@ -111,11 +105,6 @@ def read_signature(
     return Signature(
         parameters=tuple(parameters), context_parameter=context_parameter, description=description
     )
-
-
-def _own_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
-    parameters = list(inspect.signature(function).parameters.values())
-    return parameters[1:] if is_method(function) else parameters
 
 
 def _is_context(hint: object) -> bool:
@@ -147,9 +136,8 @@ def _check_default(parameter: inspect.Parameter, tool_name: str) -> None:
         )
 
 
-def _read_docstring(function: Callable[..., object]) -> tuple[str, dict[str, str]]:
+def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The description, and those of the parameters, of a Google, NumPy or Sphinx docstring."""
-    text = inspect.getdoc(function)
     if not text:
         return "", {}
     import docstring_parser

@@ -66,6 +66,9 @@ class ToolOutput:
     is_error: bool = False
     blocks: tuple[Mapping[str, object], ...] = ()
     structured: object = None
+    may_pass: bool = field(default=False, compare=False)
+    """Whether the tool broke (an exception, a timeout), so that the same call may succeed if it is
+    tried again. Not for errors that are the tool's own answer."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.content, str):
@@ -77,9 +80,9 @@ class ToolOutput:
             raise TypeError(f"ToolOutput.is_error must be a bool, got {self.is_error!r:.200}")
 
     @classmethod
-    def error(cls, content: str) -> ToolOutput:
+    def error(cls, content: str, *, may_pass: bool = False) -> ToolOutput:
         """An answer that tells the model what went wrong and what to do instead."""
-        return cls(content=content, is_error=True)
+        return cls(content=content, is_error=True, may_pass=may_pass)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

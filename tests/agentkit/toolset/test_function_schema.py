@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -225,7 +226,8 @@ def generator() -> object:
         (no_schema, "parameter 'lock' of type .* has no JSON schema"),
         (generator, "generator is a generator; a tool returns one value"),
         (lambda: None, "tool name '<lambda>' is not legal"),
-        (classmethod(variadic), "needs a function or method, not classmethod"),
+        (property(variadic), "needs a function or method, not property"),
+        (functools.partial(variadic), "parameter 'rest' of variadic collects arbitrary arguments"),
         (Point, "needs a function or method"),
     ],
 )
