@@ -6,6 +6,7 @@ AgentkitError
 │   └── ContextMismatch     a context is continued by an agent whose front differs from its own
 ├── ContextError            a context was given something it can never hold
 │   └── ContextFrozen       somebody tried to edit, remove or reorder what a context holds
+├── FormatError             the JSON form of a run is damaged, or of another version
 ├── MissingExtra            an optional part of the distribution is not installed
 └── RunError                a run ended without an answer; `partial` has everything up to then
     ├── ModelError          the model failed or broke its protocol
@@ -13,6 +14,7 @@ AgentkitError
     ├── TurnLimitReached    `max_turns` model turns did not lead to an answer
     ├── LimitReached        the run tree has used up one of its `Limits`
     ├── Blocked             a guard let the input in or the answer out not
+    ├── RestoredFailure     a subagent's run had failed in another process
     ├── ApprovalRequired    calls wait for a person; `paused` has them, and is what to resume
     └── OutputError         the answers never fitted the output type; `text` is the last one
 
@@ -52,6 +54,10 @@ class ContextError(AgentkitError, ValueError):
 
 class ContextFrozen(ContextError, AttributeError):
     """Somebody tried to change what a context holds. The message says what to do instead."""
+
+
+class FormatError(AgentkitError, ValueError):
+    """The JSON form of a run is damaged, or of a format that this version does not know."""
 
 
 class MissingExtra(AgentkitError, ImportError):
@@ -102,6 +108,10 @@ class LimitReached(RunError):
 
 class Blocked(RunError):
     """Raised by a guard: what the user says, or what the agent answers, must not pass."""
+
+
+class RestoredFailure(RunError):
+    """A run below that had failed in another process. The message is the type and text of then."""
 
 
 class ApprovalRequired(RunError):

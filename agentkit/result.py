@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from agentkit.blocks import Message
+from agentkit.blocks import Message, printable
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.context import Context
+from agentkit.errors import RestoredFailure
 from agentkit.events import FinishReason
 from agentkit.usage import Timing, Usage
 
+Output = TypeVar("Output")
 Output_co = TypeVar("Output_co", covariant=True)
 
 
@@ -68,6 +70,26 @@ class RunRecord:
         """What the cache did, for each agent. Printing it shows a table."""
         return CacheReport.of(self.requests)
 
+    def to_json(self) -> str:
+        """Return it as JSON text. Bytes of contexts, verdicts and amounts are kept exactly.
+
+        An output needs a JSON form, as pydantic makes it; an error is kept as its type and text.
+        """
+        from agentkit.saved_json import to_text
+
+        return to_text(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> RunRecord:
+        """Rebuild a record.
+
+        Raises:
+            FormatError: the text is damaged, something else, or of another version's format.
+        """
+        from agentkit.saved_json import from_text
+
+        return from_text(RunRecord, text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(RunRecord, Generic[Output_co]):
@@ -79,6 +101,34 @@ class RunResult(RunRecord, Generic[Output_co]):
     """The answer, as the model wrote it."""
     finish: FinishReason
     """`length` means that the answer was cut off at the token limit."""
+
+    @overload
+    @staticmethod
+    def from_json(text: str | bytes) -> RunResult[Any]: ...
+
+    @overload
+    @staticmethod
+    def from_json(text: str | bytes, output_type: type[Output]) -> RunResult[Output]: ...
+
+    @staticmethod
+    def from_json(text: str | bytes, output_type: Any = None) -> RunResult[Any]:
+        """Rebuild a result.
+
+        Args:
+            text: what `to_json` returned.
+            output_type: makes the output again; without it, and in runs below, an output is plain
+                JSON: lists, dicts, text.
+
+        Raises:
+            FormatError: the text is damaged, something else, or of another version's format; or
+                the output does not fit the type.
+        """
+        from agentkit.saved_json import from_text, output_from_json
+
+        result: RunResult[Any] = from_text(RunResult, text)
+        if output_type is None:
+            return result
+        return replace(result, output=output_from_json(output_type, result.output))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +166,9 @@ class Failed:
 
 def failure_text(error: BaseException) -> str:
     """Return type and text of an error; of one that was kept by a journal, as it was then."""
-    from agentkit.state import RestoredFailure
-
-    return str(error) if isinstance(error, RestoredFailure) else f"{type(error).__name__}: {error}"
+    if isinstance(error, RestoredFailure):
+        return str(error)
+    return printable(f"{type(error).__name__}: {error}")
 
 
 Outcome: TypeAlias = Ok | Failed

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
-from agentkit.errors import ConfigurationError
+from agentkit.errors import ConfigurationError, FormatError
 from agentkit.events import FinishReason
 from agentkit.usage import Usage
 
@@ -129,6 +129,23 @@ class SavedRun:
     total_s: float
     """How long it has run, all processes together."""
 
+    def to_json(self) -> str:
+        """Return the run as JSON text; `from_json` gives back an equal one."""
+        from agentkit.saved_json import to_text
+
+        return to_text(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> SavedRun:
+        """Rebuild a run.
+
+        Raises:
+            FormatError: the text is damaged, something else, or of another version's format.
+        """
+        from agentkit.saved_json import from_text
+
+        return from_text(SavedRun, text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
@@ -154,6 +171,26 @@ class PausedRun:
 
     runs: tuple[SavedRun, ...]
     """The root first; also the runs below that have ended."""
+
+    def to_json(self) -> str:
+        """Return it as JSON text, to be resumed in another process. It holds all that was said."""
+        from agentkit.saved_json import to_text
+
+        return to_text(self)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> PausedRun:
+        """Rebuild a paused run.
+
+        Raises:
+            FormatError: the text is damaged, something else, or of another version's format.
+        """
+        from agentkit.saved_json import from_text
+
+        paused = from_text(PausedRun, text)
+        if not paused.runs:
+            raise FormatError("a paused run has no runs in it")
+        return paused
 
     @property
     def run_id(self) -> str:
