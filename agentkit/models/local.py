@@ -11,6 +11,8 @@ How a request lies on the runtime's wire, most shared first:
 from __future__ import annotations
 
 import asyncio
+import difflib
+import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -28,7 +30,7 @@ from agentkit.blocks import (
     UserMessage,
 )
 from agentkit.context import Context, Document, SystemPart, SystemText
-from agentkit.errors import MissingExtra, ModelError, RequestRefused
+from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
 from agentkit.events import (
     ModelEnd,
     ModelEvent,
@@ -68,6 +70,9 @@ class LocalModel:
         spec: `smollm2` (bundled), a path, or `org/name` (hub id).
         registry: where the engines live; the process's own by default.
         options: passed on to the runtime's `LocalRuntime.load`, e.g. `threads=2`.
+
+    Raises:
+        ConfigurationError: there is no such option. Their values are checked when it is loaded.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class LocalModel:
         registry: EngineRegistry[LocalRuntime] | None = None,
         **options: str | int | float | bool | None,
     ) -> None:
+        _check_options(spec, options)
         self._spec = spec
         self._options = options
         self._registry = registry or engine_registry()
@@ -351,6 +357,17 @@ def _usage(stats: RequestStats) -> UsageEvent:
         ),
         timing=Timing(ttft_s=stats.ttft_s, total_s=stats.total_s),
     )
+
+
+def _check_options(spec: str, options: Iterable[str]) -> None:
+    from agentkit_runtime.local import LocalRuntime
+
+    known = [name for name in inspect.signature(LocalRuntime.load).parameters if name != "spec"]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {known!r}"
+            raise ConfigurationError(f"local:{spec} has no option {name!r}; {hint}")
 
 
 def _load(spec: str, options: Options) -> LocalRuntime:

@@ -120,9 +120,13 @@ def serve(
         ),
     ] = None,
     disk_cache_size: Annotated[
-        str,
-        typer.Option(callback=_parsed(parse_bytes), help="Most that --disk-cache may take."),
-    ] = "16GiB",
+        str | None,
+        typer.Option(
+            callback=_parsed(parse_bytes),
+            help="Most that --disk-cache may take.",
+            show_default="16GiB",
+        ),
+    ] = None,
 ) -> None:
     """Serve MODEL with an OpenAI-compatible API."""
 
@@ -143,7 +147,7 @@ def serve(
                 eviction=eviction,
                 host_cache_bytes=None if host_cache is None else parse_bytes(host_cache),
                 disk_cache=disk_cache,
-                disk_cache_bytes=parse_bytes(disk_cache_size),
+                disk_cache_bytes=None if disk_cache_size is None else parse_bytes(disk_cache_size),
             )
         except RuntimeFault:
             raise

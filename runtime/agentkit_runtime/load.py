@@ -16,6 +16,7 @@ from agentkit_runtime.attention.select import (
     ATTENTION_NAMES,
     AttentionName,
     AttentionShape,
+    check_attention,
     open_attention,
 )
 from agentkit_runtime.capacity.memory import PoolSize, chosen_size, fitting_size, free_host_bytes
@@ -93,8 +94,8 @@ class EngineOptions:
     """Host memory for KV that had to leave the pool; None is 1 GiB with a disk cache, else none."""
     disk_cache: Path | None = None
     """Folder for KV that outlives the process; None keeps none. For one engine at a time."""
-    disk_cache_bytes: int = 16 << 30
-    """Most bytes of all files in that folder."""
+    disk_cache_bytes: int | None = None
+    """Most bytes of all files in that folder; None is 16 GiB."""
     scheduler: SchedulerOptions = field(default_factory=SchedulerOptions)
 
     @property
@@ -105,7 +106,7 @@ class EngineOptions:
         return TierOptions(
             host_bytes=self.host_cache_bytes or 1 << 30,
             disk_folder=self.disk_cache,
-            disk_bytes=self.disk_cache_bytes,
+            disk_bytes=self.disk_cache_bytes or 16 << 30,
         )
 
     def __post_init__(self) -> None:
@@ -118,10 +119,9 @@ class EngineOptions:
         policy(self.eviction)
         if self.attention not in ATTENTION_NAMES:
             raise ValueError(f"attention must be one of {ATTENTION_NAMES}, got {self.attention!r}")
-        require_whole("disk_cache_bytes", self.disk_cache_bytes, least=1)
         if self.threads is not None:
             require_whole("threads", self.threads, least=1, most=MAX_THREADS)
-        for name in ("max_slots", "kv_events", "host_cache_bytes"):
+        for name in ("max_slots", "kv_events", "host_cache_bytes", "disk_cache_bytes"):
             value = getattr(self, name)
             if value is not None:
                 require_whole(name, value, least=1, most=MAX_SIZE)
@@ -130,6 +130,11 @@ class EngineOptions:
                 require_instance(name, getattr(self, name), Path)
         if self.pin_quota is not None:
             require_instance("pin_quota", self.pin_quota, PinQuota)
+        if self.disk_cache_bytes is not None and self.disk_cache is None:
+            raise ValueError(
+                f"disk_cache_bytes={self.disk_cache_bytes!r} bounds a folder that is not given: "
+                "set disk_cache"
+            )
         require_instance("scheduler", self.scheduler, SchedulerOptions)
 
 
@@ -160,6 +165,7 @@ def load_engine(spec: str | ModelFiles, options: EngineOptions | None = None) ->
     """
     options = options or EngineOptions()
     device = _device(options.device)  # before anything is fetched or read
+    check_attention(options.attention, device)
     files = spec if isinstance(spec, ModelFiles) else locate(spec)
     checkpoint = _open(files, options)
     tokenizer, template = load_text(files.tokenizer)

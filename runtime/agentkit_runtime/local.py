@@ -33,6 +33,8 @@ class LocalRuntime:
         """Take over `loaded`: closing this closes its engine. See `load` for the usual way."""
         self.service = ChatService(loaded, namespace_key=namespace_key)
         """What HTTP front ends are built on."""
+        self._key_folder: Path | None = None
+        """Where the key is kept, if it is that of a disk cache."""
 
     @classmethod
     def load(
@@ -51,7 +53,7 @@ class LocalRuntime:
         pin_quota: PinQuota | None = None,
         host_cache_bytes: int | None = None,
         disk_cache: str | Path | None = None,
-        disk_cache_bytes: int = 16 << 30,
+        disk_cache_bytes: int | None = None,
         kv_events: int | None = None,
         scheduler: SchedulerOptions | None = None,
         namespace_key: bytes | None = None,
@@ -78,7 +80,7 @@ class LocalRuntime:
             host_cache_bytes: host memory for KV that had to leave the pool; None is none, or 1 GiB
                 in front of a disk cache.
             disk_cache: folder for KV that outlives the process; None keeps none.
-            disk_cache_bytes: most bytes of all files in that folder.
+            disk_cache_bytes: most bytes of all files in that folder; None is 16 GiB.
             kv_events: how many KV events are kept for routers that replay them; None reports none.
             scheduler: bounds of a step, order and fairness (`sched.options`); None is its defaults.
             namespace_key: secret that separates tenants; None draws one, or with a disk cache takes
@@ -112,9 +114,12 @@ class LocalRuntime:
             kv_events=kv_events,
             scheduler=scheduler or SchedulerOptions(),
         )
-        if namespace_key is None and folder is not None:
-            namespace_key = load_or_create_key(folder)
-        return cls(load_engine(spec, options), namespace_key=namespace_key)
+        key_folder = folder if namespace_key is None else None
+        if key_folder is not None:
+            namespace_key = load_or_create_key(key_folder)
+        runtime = cls(load_engine(spec, options), namespace_key=namespace_key)
+        runtime._key_folder = key_folder
+        return runtime
 
     @property
     def model_label(self) -> str:
@@ -147,6 +152,21 @@ class LocalRuntime:
     def advise(self, hint: Hint) -> None:
         """Tell the cache what is expected, without waiting for it. From any thread."""
         self.service.prefixes.advise(hint)
+
+    def rotate_namespace_key(self, key: bytes) -> None:
+        """Separate tenants by another secret from now on, also after a restart.
+
+        All caches start cold; what lies on disk under the old key is never found again.
+
+        Raises:
+            ValueError: the key is too short; beside a disk cache it has exactly 32 bytes.
+            OSError: it cannot be kept beside the disk cache; then nothing has changed.
+        """
+        from agentkit_runtime.kv.tiers.keys import replace_key
+
+        if self._key_folder is not None:
+            replace_key(self._key_folder, key)
+        self.service.rotate_namespace_key(key)
 
     def stats(self) -> CoreStats:
         """The engine's numbers after its last step."""

@@ -97,7 +97,7 @@ WRONG: dict[type, dict[str, list[Any]]] = {
             name: [0, 10**30, *NO_COUNT]
             for name in ("max_slots", "threads", "kv_events", "host_cache_bytes")
         },
-        "disk_cache_bytes": [0, None, *NO_COUNT],
+        "disk_cache_bytes": [0, 5, *NO_COUNT],  # without a folder none is of use
         "adapter": ["folder"],
         "disk_cache": ["folder", 1],
         "dtype": ["float8", 1],

@@ -36,6 +36,19 @@ class AttentionShape:
     """The pool stores what the model computes; a coded one has to be decoded first."""
 
 
+def check_attention(name: AttentionName, device: torch.device) -> None:
+    """Check, before a model is loaded, what can be known without it.
+
+    Raises:
+        ValueError: FlashInfer was asked for, and does not run on this device.
+    """
+    if name == "flashinfer" and device.type != "cuda":
+        raise ValueError(
+            f"attention='flashinfer' needs a CUDA device, and this is {device}; "
+            "use attention='sdpa'"
+        )
+
+
 def open_attention(name: AttentionName, shape: AttentionShape, kv: KvLayer) -> AttentionBackend:
     """Make the backend and measure what sharing costs on it.
 

@@ -146,3 +146,8 @@ async def test_an_engine_that_is_still_loading_is_closed_when_it_is_there() -> N
 
 def test_all_local_models_of_a_process_use_one_registry() -> None:
     assert LocalModel("a")._registry is LocalModel("b")._registry is engine_registry()
+
+
+def test_a_local_model_with_an_option_that_does_not_exist_is_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"no option 'max_slot'; did you mean 'max_slots'"):
+        LocalModel("smollm2", max_slot=5)

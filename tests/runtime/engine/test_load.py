@@ -40,6 +40,11 @@ def test_a_device_that_is_not_there_is_named_before_a_model_is_read(
         load_engine("no/such-model", EngineOptions(device=device))
 
 
+def test_flashinfer_without_cuda_is_refused_before_a_model_is_read() -> None:
+    with pytest.raises(ValueError, match="needs a CUDA device, and this is cpu"):
+        load_engine("no/such-model", EngineOptions(device="cpu", attention="flashinfer"))
+
+
 def test_a_pool_that_does_not_fit_says_how_large_it_would_be(decoder: Decoder) -> None:
     with pytest.raises(RuntimeFault, match=r"10\d* slots needs .* GB.*fewer slots"):
         build_core(decoder, n_slots=10**14)

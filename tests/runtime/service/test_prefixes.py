@@ -206,6 +206,20 @@ def test_a_disk_cache_keeps_the_key_that_names_its_blocks(
     assert (seen[2].disk_cache, seen[2].host_cache_bytes) == (None, None)
 
 
+def test_a_rotated_key_counts_after_a_restart_too(
+    smollm2_text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with scripted_model(*smollm2_text, Script(smollm2_text[0], {})) as loaded:
+        monkeypatch.setattr(load, "load_engine", lambda spec, options: loaded)
+        first = LocalRuntime.load("any", disk_cache=tmp_path)
+        before = first.service.prepare(asking("where?")).generate.namespace
+        first.rotate_namespace_key(b"another key of exactly 32 bytes.")
+        after = first.service.prepare(asking("where?")).generate.namespace
+        restarted = LocalRuntime.load("any", disk_cache=tmp_path)
+
+        assert restarted.service.prepare(asking("where?")).generate.namespace == after != before
+
+
 # -- why did I miss --------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_runtime.kv.tiers.keys import KEY_BYTES, load_or_create_key
+from agentkit_runtime.kv.tiers.keys import KEY_BYTES, load_or_create_key, replace_key
 
 
 def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
@@ -67,3 +67,22 @@ def test_all_who_start_at_once_get_the_same_key(
     assert len(keys) == n
     assert len(set(keys)) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["namespace.key"]
+
+
+def test_a_new_key_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    load_or_create_key(tmp_path)
+    replace_key(tmp_path, b"k" * KEY_BYTES)
+    assert load_or_create_key(tmp_path) == b"k" * KEY_BYTES
+    assert [path.name for path in tmp_path.iterdir()] == ["namespace.key"]
+
+
+def test_a_key_of_another_length_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
+    key = load_or_create_key(tmp_path)
+    with pytest.raises(ValueError, match="must have 32 bytes, got 5"):
+        replace_key(tmp_path, b"short")
+    assert load_or_create_key(tmp_path) == key
+
+
+def test_a_folder_that_cannot_be_made_says_which_setting_is_wrong() -> None:
+    with pytest.raises(OSError, match=r"disk_cache cannot be used .*: '/proc/x'"):
+        load_or_create_key(Path("/proc/x"))

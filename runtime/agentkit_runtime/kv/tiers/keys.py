@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 KEY_BYTES = 32
@@ -31,18 +32,54 @@ def load_or_create_key(folder: Path) -> bytes:
         return _load(path)
     except FileNotFoundError:
         pass
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _written(folder, secrets.token_bytes(KEY_BYTES)) as part:
+            with suppress(FileExistsError):  # another process was faster: its key counts
+                os.link(part, path)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    return _load(path)
+
+
+def replace_key(folder: Path, key: bytes) -> None:
+    """Keep another key in `folder`. Blocks that lie there are not found under it.
+
+    Raises:
+        ValueError: it is not of the right length.
+        OSError: it cannot be written; then the old one is still there.
+    """
+    if len(key) != KEY_BYTES:
+        raise ValueError(
+            f"beside a disk cache the key must have {KEY_BYTES} bytes, got {len(key)}; "
+            f"use secrets.token_bytes({KEY_BYTES})"
+        )
+    with _written(folder, key) as part:
+        os.replace(part, folder / _NAME)
+
+
+@contextmanager
+def _written(folder: Path, key: bytes) -> Iterator[Path]:
+    """A file with the key, on the disk, under a name of its own; gone afterwards unless moved."""
     part = folder / f"{_NAME}.{secrets.token_hex(8)}"
     try:
         with open(part, "xb", opener=private) as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
+            file.write(key)
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileExistsError):  # another process was faster: its key counts
-            os.link(part, path)
+        yield part
     finally:
         part.unlink(missing_ok=True)
-    return _load(path)
+
+
+def _unusable(folder: Path, error: OSError) -> OSError:
+    return type(error)(
+        error.errno,
+        f"disk_cache cannot be used ({error.strerror}): choose a folder that can be written",
+        str(folder),
+    )
 
 
 def _load(path: Path) -> bytes:
