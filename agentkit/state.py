@@ -7,18 +7,19 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult
+from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
 from agentkit.events import Event, OwnEvent, SubagentEvent
 from agentkit.journal import Journal
 from agentkit.knowledge.shown import shown_uris
-from agentkit.limits import Budget, Limits
+from agentkit.limits import Limits
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult
 from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
 from agentkit.telemetry import Telemetry
@@ -217,7 +218,10 @@ class RunState:
         member = None if member is None else pinned(member, saved.context)
         if member is None:
             return  # its agent is gone or has changed: the call that began it begins anew
-        below = RunState.restored(member, saved, self.services, self.budget)
+        budget = self.budget.below(member.agent.limits)
+        if budget is not self.budget:
+            restore_budget(budget, subtree(saved, self.services.saved))
+        below = RunState.restored(member, saved, self.services, budget)
         self._below.append(below)
         self._known[below.run_id] = below
         if (outcome := below.outcome) is not None:
@@ -239,7 +243,6 @@ class RunState:
         if (known := self._known.get(run_id)) is not None:
             return known
         begun = member.begun()
-        limits = member.agent.limits
         below = RunState(
             member=begun.member,
             context=begun.member.front,
@@ -250,7 +253,7 @@ class RunState:
             run_id=run_id,
             parent=self.run_id,
             call_id=call_id,
-            budget=self.budget if limits is None else Budget(limits, self.budget),
+            budget=self.budget.below(member.agent.limits),
             services=self.services,
         )
         below.kept = self.kept  # its task may speak of them
@@ -470,6 +473,34 @@ class RunContext(ToolContext[object]):
     """The tool context that our loop hands out: it knows the run, for tools that start others."""
 
     run: RunState
+
+
+def restore_budget(budget: Budget, runs: Sequence[SavedRun]) -> None:
+    """Count what runs used before, in other processes: the first of them and all below it."""
+    budget.restore(
+        (request for run in runs for request in run.requests),
+        seconds=runs[0].total_s,
+        n_turns=sum(run.turn + _has_answered(run) for run in runs),
+        n_tool_calls=sum(map(_n_calls, runs)),
+    )
+
+
+def subtree(root: SavedRun, runs: Mapping[str, SavedRun]) -> list[SavedRun]:
+    """Return a run and all runs below it."""
+    found = [root]
+    for above in found:
+        found += [run for run in runs.values() if run.parent == above.run_id]
+    return found
+
+
+def _has_answered(run: SavedRun) -> bool:
+    return run.open_turn is not None or run.status == "done"
+
+
+def _n_calls(run: SavedRun) -> int:
+    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
+    messages = (*run.said_before, *run.context.messages[run.n_old_messages :])
+    return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)
 
 
 _CANCELLED = "This call was cancelled before it had a result. Whether it had an effect is unknown."
