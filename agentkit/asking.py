@@ -13,6 +13,7 @@ from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.hints import conversation_ended, subagents_may_follow
 from agentkit.hooking import before_model
 from agentkit.models.base import ModelRequest
+from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
 
 _FIRST_WAIT_S = 0.5
@@ -62,37 +63,48 @@ class ModelTurn:
         self._request = self._run.member.request(self._run, self.index, 0)
 
     async def events(self) -> AsyncGenerator[ModelEvent | TurnDropped, None]:
-        """Ask, and yield what the model says."""
+        """Ask, and yield what the model says.
+
+        Raises:
+            LimitReached: what is left of a limit does not allow it.
+            PriceUnknown: money is limited, and the model's price is not known.
+            ModelError: the model failed for good, or too often.
+        """
+        run = self._run
         for attempt in itertools.count():
-            self._request = self._run.member.request(self._run, self.index, attempt)
-            self._run.budget.check()
-            await before_model(self._run, self._request)
-            subagents_may_follow(self._run, self._request)
+            self._request = request = run.member.request(run, self.index, attempt)
+            estimate = RequestEstimate(run, request)
+            reservation = await estimate.reserve()
             builder, has_begun = TurnBuilder(), False
+            failure: ModelError | None = None
             try:
-                async with aclosing(self._stream(self._request)) as model_events:
+                await before_model(run, request)
+                subagents_may_follow(run, request)
+                async with aclosing(self._stream(request)) as model_events:
                     async for event in model_events:
                         has_begun = True
                         builder.push(event)
                         yield event
-                self._turn = builder.finish()
+                self._turn = turn = builder.finish()
+                run.count_turn(turn)
             except (asyncio.CancelledError, GeneratorExit):
                 if has_begun:
                     # It ends here, and yet the provider wants to be paid for what it did.
-                    self._run.count_request(*builder.spent, builder.verdict)
+                    run.count_broken(builder, estimate)
                 raise
             except ModelError as error:
-                self._run.count_request(*builder.spent, builder.verdict)
-                wait_s = self._wait_s(error, attempt)
-                if wait_s is None:
-                    raise
-                yield TurnDropped(index=self.index, error=error, wait_s=wait_s)
-                await asyncio.sleep(wait_s)
-            else:
-                turn = self._turn
-                self._run.count_request(turn.usage, turn.timing, turn.verdict)
-                self._answered(self._request, turn)
+                run.count_broken(builder, estimate if has_begun else None)
+                failure = error
+            finally:
+                reservation.settle()
+            if failure is None:
+                self._answered(request, turn)
                 return
+            wait_s = self._wait_s(failure, attempt)
+            if wait_s is None:
+                raise failure
+            yield TurnDropped(index=self.index, error=failure, wait_s=wait_s)
+            await asyncio.sleep(wait_s)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         stream = self._run.member.model.stream(request)

@@ -22,6 +22,7 @@ from agentkit.caching.ledger.totals import priced_models
 from agentkit.caching.report import RequestRecord
 from agentkit.errors import LimitReached
 from agentkit.limits import Limits, LimitUse
+from agentkit.usage import Usage
 from agentkit.waiting import Quote, Reservation, WaitingLine
 
 _Amounts: TypeAlias = dict[str, int | Decimal]
@@ -112,9 +113,10 @@ class Budget:
 
         Args:
             record: what the provider says of it.
-            guess: an estimate, for what the provider does not say.
+            guess: an estimate, for what the provider does not say; None: it did not begin to
+                answer, and then what is not known was not used.
         """
-        if not self._chain:
+        if not self._chain or (guess is None and record.usage == _NOTHING and not record.verdict):
             return
         guess = guess or _NO_GUESS
         known, guessed = _known(record, guess), guess.amounts()
@@ -238,7 +240,7 @@ class Budget:
 COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "tokens", "usd")
 """Limits whose use is a number that only grows, in the order in which they are checked."""
 _BY_NUMBER = frozenset(("turns", "tool_calls"))
-_NO_GUESS = Quote()
+_NO_GUESS, _NOTHING = Quote(), Usage()
 
 
 def _limited(limits: Limits) -> _Amounts:

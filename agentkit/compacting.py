@@ -22,6 +22,7 @@ from agentkit.errors import ModelError
 from agentkit.events import ContextCompacted, Turn, TurnBuilder
 from agentkit.models.base import HasPrices, HasWindow, Model, ModelRequest, Settings
 from agentkit.models.prices import prices_of
+from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
 from agentkit.telling import newer_front, renewed
 
@@ -140,16 +141,22 @@ def _with_room(settings: Settings, rule: CompactionRule) -> Settings:
 
 async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
     """Ask once, and count the request. None if the model fails: the next turn will say so."""
-    builder = TurnBuilder()
+    builder, has_begun = TurnBuilder(), False
+    estimate = RequestEstimate(run, request)
+    reservation = await estimate.reserve(turns=0)
+    turn: Turn | None = None
     try:
         async with aclosing(run.member.model.stream(request)) as events:
             async for event in events:
+                has_begun = True
                 builder.push(event)
-        turn: Turn | None = builder.finish()
+        turn = builder.finish()
     except ModelError as error:
         _LOGGER.warning("agent %r: the summary failed: %s", run.member.name, error)
-        turn = None
-    run.count_request(*builder.spent, builder.verdict)
+    finally:
+        if has_begun or turn is None:
+            run.count_broken(builder, estimate if has_begun else None)
+        reservation.settle()
     return turn
 
 

@@ -13,6 +13,7 @@ AgentkitError
     │   └── RequestRefused  the model can never serve this request (too long, schema not supported)
     ├── TurnLimitReached    `max_turns` model turns did not lead to an answer
     ├── LimitReached        the run tree has used up one of its `Limits`
+    ├── PriceUnknown        money is limited, and a model has no known price
     ├── Blocked             a guard let the input in or the answer out not
     ├── RestoredFailure     a subagent's run had failed in another process
     ├── ApprovalRequired    calls wait for a person; `paused` has them, and is what to resume
@@ -104,6 +105,10 @@ class LimitReached(RunError):
         """Its name in `Limits`."""
         self.allowed = allowed
         self.used = used
+
+
+class PriceUnknown(RunError):
+    """A model without a known price was to be asked under a limit on money. Nothing was sent."""
 
 
 class Blocked(RunError):

@@ -98,6 +98,8 @@ class UsageEvent:
     """
     parts: tuple[ModelUsage, ...] = ()
     """All others beside `first`, also of other models (advisors, fallbacks), to be billed."""
+    model: str | None = None
+    """Label of who answers, where it is not the model that was asked, as with `FallbackModel`."""
     kind: Literal["usage"] = field(default="usage", init=False)
 
 
@@ -141,6 +143,8 @@ class Turn:
     """What the cache did, by adapters that plan for one."""
     first: Usage | None = None
     """Of the first request, where the provider made several of this turn; see `UsageEvent`."""
+    model: str | None = None
+    """Label of who answered, where it is not the model that was asked."""
 
     @property
     def length(self) -> Usage:
@@ -265,6 +269,7 @@ class TurnBuilder:
         self._timing = Timing()
         self._first: Usage | None = None
         self._verdict: Verdict | None = None
+        self._model: str | None = None
         self._end: FinishReason | None = None
 
     def push(self, event: ModelEvent) -> None:
@@ -292,6 +297,7 @@ class TurnBuilder:
             case UsageEvent():
                 self._usage = self._usage.merge(event.usage)
                 self._first = event.first or self._first
+                self._model = event.model or self._model
                 self._timing = self._timing.merge(event.timing)
             case CacheEvent():
                 self._verdict = event.verdict
@@ -310,6 +316,16 @@ class TurnBuilder:
         """What the cache did, if the model has said so."""
         return self._verdict
 
+    @property
+    def model(self) -> str | None:
+        """Who answers, where it is not the model that was asked."""
+        return self._model
+
+    @property
+    def n_bytes(self) -> int:
+        """How much the model has written so far, thinking included."""
+        return sum(parts.n_bytes for parts in self._blocks)
+
     def finish(self) -> Turn:
         """Return the turn.
 
@@ -326,6 +342,7 @@ class TurnBuilder:
             timing=self._timing,
             verdict=self._verdict,
             first=self._first,
+            model=self._model,
         )
 
     def _text(self, kind: Literal["text", "thinking"]) -> _TextParts:
@@ -363,6 +380,10 @@ class _TextParts:
     def add(self, text: str) -> None:
         self._parts.append(text)
 
+    @property
+    def n_bytes(self) -> int:
+        return sum(len(text.encode(errors="replace")) for text in self._parts)
+
     def block(self) -> AssistantBlock | None:
         text = printable("".join(self._parts))
         if self.kind == "thinking":
@@ -377,6 +398,10 @@ class _Item:
     def __init__(self, event: VendorItemEvent) -> None:
         self._event = event
 
+    @property
+    def n_bytes(self) -> int:
+        return len(self._event.data.encode(errors="replace"))
+
     def block(self) -> AssistantBlock:
         return VendorItem(source=self._event.source, data=printable(self._event.data))
 
@@ -388,6 +413,10 @@ class _CallParts:
         self.id = call_id
         self.name = name
         self.arguments: list[str] = []
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(len(text.encode(errors="replace")) for text in self.arguments)
 
     def block(self) -> AssistantBlock:
         return ToolCall(

@@ -16,7 +16,7 @@ from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
-from agentkit.events import Event, OwnEvent, SubagentEvent
+from agentkit.events import Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
 from agentkit.journal import Journal
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
@@ -25,10 +25,12 @@ from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
+from agentkit.waiting import Quote
 
 if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
     from agentkit.models.base import ModelRequest
+    from agentkit.quoting import RequestEstimate
     from agentkit.team.members import Member
 
 
@@ -404,11 +406,37 @@ class RunState:
         if not self._is_restored:
             self._began_at, self._started_s = time.time(), time.monotonic()
 
-    def count_request(self, usage: Usage, timing: Timing, verdict: Verdict | None = None) -> None:
-        """Count a request of this run, which the records of all runs above include."""
+    def count_turn(self, turn: Turn) -> None:
+        """Count a request that has led to a turn of this run."""
+        self.budget.count_turn()
+        self.count_request(turn.usage, turn.timing, turn.verdict, model=turn.model)
+
+    def count_broken(self, builder: TurnBuilder, estimate: RequestEstimate | None) -> None:
+        """Count a request whose answer broke off; without an estimate, before it began."""
+        guess = None if estimate is None else estimate.used(builder)
+        self.count_request(*builder.spent, builder.verdict, model=builder.model, guess=guess)
+
+    def count_request(
+        self,
+        usage: Usage,
+        timing: Timing,
+        verdict: Verdict | None = None,
+        *,
+        model: str | None = None,
+        guess: Quote | None = None,
+    ) -> None:
+        """Count a request of this run, which the records of all runs above include.
+
+        Args:
+            usage: its tokens.
+            timing: its seconds.
+            verdict: what its cache did.
+            model: who answered, where that is not the agent's model itself.
+            guess: what it used most probably, for limits; None: nothing that is not known.
+        """
         record = RequestRecord(
             path=self.path,
-            model=self.member.model.label,
+            model=model or self.member.model.label,
             usage=usage,
             timing=timing,
             verdict=verdict,
@@ -418,7 +446,7 @@ class RunState:
             epoch=self.epoch,
         )
         self._requests.append(record)
-        self.budget.count_request(record)
+        self.budget.count_request(record, guess)
 
     def count_child(self, outcome: Outcome) -> None:
         """Keep how a run below ended."""

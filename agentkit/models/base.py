@@ -177,6 +177,16 @@ class HasPrices(Protocol):
 
 
 @runtime_checkable
+class CostsNothing(Protocol):
+    """A model for which it is known that nobody sends a bill, such as one of this machine."""
+
+    @property
+    def costs_nothing(self) -> bool:
+        """Whether its requests cost no money."""
+        ...
+
+
+@runtime_checkable
 class HasWindow(Protocol):
     """A model that says how long its prompts may be."""
 

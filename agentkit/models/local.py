@@ -99,6 +99,11 @@ class LocalModel:
         return True
 
     @property
+    def costs_nothing(self) -> bool:
+        """True: this machine computes it."""
+        return True
+
+    @property
     def context_tokens(self) -> int | None:
         """The most tokens of a prompt and its answer; None until the engine is loaded."""
         runtime = self._registry.ready(self._spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agentkit.context.prices import Prices
-from agentkit.models.base import HasPrices, Model
+from agentkit.models.base import CostsNothing, HasPrices, Model
 
 
 def prices_of(model: Model) -> Prices:
@@ -13,3 +13,8 @@ def prices_of(model: Model) -> Prices:
     if isinstance(model, HasPrices):
         return model.prices()
     return Prices(row=None, at=datetime.now(UTC))
+
+
+def costs_nothing(model: Model) -> bool:
+    """Return whether nobody sends a bill for a model, as for those that this machine runs."""
+    return isinstance(model, CostsNothing) and model.costs_nothing

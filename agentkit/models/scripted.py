@@ -69,6 +69,11 @@ class ScriptedModel:
         return self._siblings_start_together
 
     @property
+    def costs_nothing(self) -> bool:
+        """True: under a limit on money it may be asked."""
+        return True
+
+    @property
     def calls(self) -> tuple[ModelCall, ...]:
         """All requests so far, in order."""
         return self._cache.calls

@@ -121,6 +121,11 @@ class FunctionModel:
         return self._label
 
     @property
+    def costs_nothing(self) -> bool:
+        """True: under a limit on money it may be asked."""
+        return True
+
+    @property
     def siblings_start_together(self) -> bool:
         """As given to the constructor."""
         return self._siblings_start_together

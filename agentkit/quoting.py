@@ -1,0 +1,110 @@
+"""What a request may use, before it is sent; and what it has used, where the provider is silent.
+
+Estimates to the safe side. One that is too high makes requests wait for each other a little sooner
+where a limit is near; it refuses none.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from agentkit.caching.tokens import BYTES_PER_TOKEN
+from agentkit.context.sizes import reported_tokens, segment_tokens, uncounted_tokens
+from agentkit.errors import PriceUnknown
+from agentkit.events import TurnBuilder
+from agentkit.models.base import ModelRequest
+from agentkit.models.prices import costs_nothing, prices_of
+from agentkit.models.routes import leaves
+from agentkit.waiting import Quote, Reservation
+
+if TYPE_CHECKING:
+    from agentkit.models.base import Model
+    from agentkit.state import RunState
+
+_MARGIN = 2
+"""Two bytes a token in place of four: code, and languages with other letters."""
+_OVERHEAD_TOKENS = 500
+"""What providers add by themselves, such as how tools are called."""
+_LONGEST_ANSWER_TOKENS = 32_000
+"""Where no setting bounds it."""
+
+
+class RequestEstimate:
+    """How much one request may use.
+
+    Raises:
+        PriceUnknown: money is limited, and a model that may answer has no known price.
+    """
+
+    def __init__(self, run: RunState, request: ModelRequest) -> None:
+        self._budget = run.budget
+        self._models = leaves(run.member.model)
+        self._n_input = 0
+        self._n_output = 0
+        if self._budget.needs_prices:
+            _check_prices(self._models)
+        if self._budget.needs_quotes:
+            self._n_input = _n_input(run, request)
+            self._n_output = request.settings.max_tokens or _LONGEST_ANSWER_TOKENS
+
+    async def reserve(self, *, turns: int = 1) -> Reservation:
+        """Wait until the request fits beside those that are under way.
+
+        Args:
+            turns: 0 for a request that is no turn of a run, such as for a summary.
+
+        Raises:
+            LimitReached: a limit is used up.
+        """
+        if not self._budget.needs_quotes:
+            return await self._budget.reserve(Quote(turns=turns))
+        n_input = self._n_input * _MARGIN + _OVERHEAD_TOKENS
+        return await self._budget.reserve(
+            Quote(
+                turns=turns,
+                input_tokens=n_input,
+                output_tokens=self._n_output,
+                usd=self._usd(n_input, self._n_output),
+            )
+        )
+
+    def used(self, builder: TurnBuilder) -> Quote:
+        """Return what a request has used that began to answer, most probably."""
+        if not self._budget.needs_quotes:
+            return Quote()
+        usage, _ = builder.spent
+        n_input = self._n_input if usage.input_tokens is None else usage.input_tokens
+        n_output = usage.output_tokens
+        if n_output is None:
+            n_output = -(-builder.n_bytes // BYTES_PER_TOKEN)
+        return Quote(
+            input_tokens=n_input,
+            output_tokens=n_output,
+            usd=self._usd(n_input, n_output),
+            is_free=all(map(costs_nothing, self._models)),
+        )
+
+    def _usd(self, n_input: int, n_output: int) -> Decimal:
+        prices = [prices_of(model) for model in self._models]
+        costs = [each.request(written=n_input, output=n_output) for each in prices if each.is_known]
+        return max(costs, default=Decimal(0))
+
+
+def _n_input(run: RunState, request: ModelRequest) -> int:
+    """Estimate the prompt's tokens: what is behind the last answer, where the rest was counted."""
+    volatile = len((request.context.volatile or "").encode()) // BYTES_PER_TOKEN
+    counted = reported_tokens(run.last_usage)
+    if counted is not None:
+        return counted + uncounted_tokens(request.context) + volatile
+    return sum(map(segment_tokens, request.context.segments)) + volatile
+
+
+def _check_prices(models: tuple[Model, ...]) -> None:
+    for model in models:
+        if not costs_nothing(model) and not prices_of(model).is_known:
+            raise PriceUnknown(
+                f"the price of {model.label!r} is not known, so a limit on usd cannot hold: give "
+                "its price in CacheOptions(prices=PriceBook(overrides={...})), or set "
+                "Limits(allow_unpriced=True), and it is not counted"
+            )
