@@ -42,7 +42,7 @@ from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
 from agentkit.stream import RunStream
-from agentkit.team import FanOut, Task, fan_out
+from agentkit.team import FanOut, Task, fan_out, subagent
 from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
 from agentkit.toolset.mcp import McpServer
 from agentkit.usage import Timing, Usage
@@ -105,5 +105,6 @@ __all__ = [
     "UserMessage",
     "VolatileTextWarning",
     "fan_out",
+    "subagent",
     "tool",
 ]

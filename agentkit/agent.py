@@ -29,9 +29,11 @@ from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.result import RunResult
 from agentkit.saved import Answer, Answers, Memory, PausedRun
 from agentkit.stream import RunStream
+from agentkit.team.desk import Desk, desk_of
 from agentkit.team.members import Team
 from agentkit.team.opening import build_team, open_team
 from agentkit.team.plan import Plan, plan_team
+from agentkit.team.subagent import Employed, agent_of
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import Tool, ToolContext
 from agentkit.toolset.mcp import McpServer
@@ -50,7 +52,7 @@ _MEMORIES_KEPT = 1_024
 
 ToolSource: TypeAlias = Tool | McpServer | Callable[..., object]
 """What an agent's `tools` may hold: a tool, a server of tools, or a plain function."""
-Subagent: TypeAlias = "Agent[Any, Any] | type[Agent[Any, Any]]"
+Subagent: TypeAlias = "Agent[Any, Any] | type[Agent[Any, Any]] | Employed"
 """An agent that another may delegate to. A class is made with the parent's `deps`."""
 
 
@@ -99,7 +101,18 @@ class Agent(Generic[Deps, Output]):
     tools: Sequence[ToolSource] = ()
     """Tools besides the `@tool` methods. Their order does not matter."""
     subagents: Sequence[Subagent] = ()
-    """Agents to delegate to, each a tool `delegate_to_<name>`. Classes or instances."""
+    """Agents to delegate to, each a tool `delegate_to_<name>`. Classes or instances.
+
+    `subagent(Reader, context="fork")` has one begin from what its parent was told and has said.
+    """
+    handoffs: Sequence[Agent[Any, Any] | type[Agent[Any, Any]] | str] = ()
+    """Agents that the conversation may be handed to, each a tool `handoff_to_<name>`.
+
+    The other goes on with it in this one's place: behind the same prefix, with its own tools,
+    output type, hooks, limits and turns. Classes, instances, or the names of agents of the same
+    desk: those that are reached by handoffs from who begins. A class that is there already means
+    that agent.
+    """
     output_type: type[Output] = cast("type[Output]", None)
     """What the answer must be: `str`, a pydantic model, a dataclass, or a list of those."""
     settings: Settings = Settings()
@@ -151,6 +164,7 @@ class Agent(Generic[Deps, Output]):
         knowledge_tokens: int | None = None,
         tools: Sequence[ToolSource] | None = None,
         subagents: Sequence[Subagent] | None = None,
+        handoffs: Sequence[Agent[Any, Any] | type[Agent[Any, Any]] | str] | None = None,
         output_type: type[Output] | None = None,
         settings: Settings | None = None,
         tenant: str | None = None,
@@ -333,10 +347,17 @@ class Agent(Generic[Deps, Output]):
         """The subagents; those given as classes are made at first use."""
         if self._subagents is None:
             self._subagents = tuple(
-                self._made(subagent) if isinstance(subagent, type) else subagent
-                for subagent in self.subagents
+                self.made(part) if isinstance(part, type) else part
+                for part in map(agent_of, self.subagents)
             )
         return self._subagents
+
+    @property
+    def desk(self) -> Desk:
+        """This agent and those that its conversations may be handed to; made at first use."""
+        if self._desk is None:
+            self._desk = desk_of(self)
+        return self._desk
 
     @property
     def made_at(self) -> tuple[str, int] | None:
@@ -400,7 +421,8 @@ class Agent(Generic[Deps, Output]):
         self._check_known(name)
         object.__setattr__(self, name, value)
         if name == "deps":
-            for subagent in self._subagents or ():
+            others = () if self._desk is None else self._desk.others
+            for subagent in (*(self._subagents or ()), *others):
                 if subagent.is_made_by_parent:
                     subagent.deps = value
 
@@ -416,6 +438,7 @@ class Agent(Generic[Deps, Output]):
     _static_team: Team | None = None
     _session: _Session | None = None
     _subagents: tuple[Agent[Any, Any], ...] | None = None
+    _desk: Desk | None = None
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
     _memories: Mapping[str, Memory] = MappingProxyType({})
@@ -445,12 +468,13 @@ class Agent(Generic[Deps, Output]):
                 object.__setattr__(self, plural, tuple(value))
         self._is_fixed = True
 
-    def _made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:
+    def made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:
+        """Return an agent of a class that was given in place of one."""
         try:
             made = cls(deps=self.deps)
         except TypeError as error:
             raise ConfigurationError(
-                f"subagent {cls.__name__!r} of {self.name!r} cannot be made by "
+                f"agent {cls.__name__!r} of {self.name!r} cannot be made by "
                 f"{cls.__name__}(deps=...): {error}; give an instance"
             ) from error
         made._is_made_by_parent = True
@@ -470,6 +494,7 @@ _CONFIGURATION = frozenset(
     (
         "compaction",
         "examples",
+        "handoffs",
         "hooks",
         "instructions",
         "journal",
@@ -493,7 +518,7 @@ _CONFIGURATION = frozenset(
 )
 
 
-_PLURALS = ("tools", "subagents", "knowledge", "hooks")
+_PLURALS = ("tools", "subagents", "handoffs", "knowledge", "hooks")
 
 
 async def _result_of(stream: RunStream[Output]) -> RunResult[Output]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from agentkit.budget import Budget
-from agentkit.context import Context, Segment, Tier
-from agentkit.context.segment import tool_names
+from agentkit.context import Context
 from agentkit.errors import ConfigurationError, ContextMismatch
 from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
 from agentkit.state import RunServices, RunState, restore_budget
-from agentkit.team.pinned import pinned
+from agentkit.team.pinned import as_begun
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -121,9 +120,7 @@ async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) ->
         raise ContextMismatch(
             f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {root.name!r}"
         )
-    member = pinned(root, saved.context)
-    if member is None:
-        raise mismatch(root, saved.context)
+    member = as_begun(root, saved.context)
     services = RunServices(
         journal=journal,
         telemetry=agent.telemetry,
@@ -160,22 +157,7 @@ def _begun(
             epoch=begun.epoch,
             **common,
         )
-    if (as_begun := pinned(member, given)) is not None:
-        return RunState(member=as_begun, context=given.fork(), **common)
-    raise mismatch(member, given)
-
-
-def mismatch(member: Member, given: Context) -> ContextMismatch:
-    """Return the error that says how a context's front differs from its agent's."""
-    front = member.front
-    n_equal = given.front.common_length(front)
-    return ContextMismatch(
-        f"the context cannot be continued by agent {member.name!r}: "
-        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
-        "so nothing after that could be read from a cache; "
-        "continue it with the agent that began it, begin a new epoch with "
-        "agentkit.team.begin_epoch(agent, context), or begin a new context"
-    )
+    return RunState(member=as_begun(member, given), context=given.fork(), **common)
 
 
 def _journal(agent: Agent[Any, Any], options: RunOptions) -> Journal | None:
@@ -196,18 +178,3 @@ async def _last_of_session(
             f"first resume it with agent.resume({last.run_id!r})"
         )
     return last
-
-
-def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
-    """Say how two fronts differ, which are equal up to here."""
-    first, second = old[0] if old else None, new[0] if new else None
-    if first and second and first.tier is second.tier is Tier.TOOLS:
-        before, after = tool_names(first), tool_names(second)
-        changes = [f"-{name}" for name in before if name not in after]
-        changes += [f"+{name}" for name in after if name not in before]
-        what = ", ".join(changes) or "descriptions or schemas"
-        return f"its tools have changed ({what})"
-    names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
-    what = " and ".join(names)
-    verb = "differ" if what.endswith("s") or len(names) > 1 else "differs"
-    return f"its {what} {verb} from what it was begun with"

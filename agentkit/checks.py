@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentkit.agent import Agent
 
 _TEXTS = ("name", "instructions", "rules", "examples", "tenant")
-_LISTS = ("tools", "subagents", "hooks")
+_LISTS = ("tools", "subagents", "handoffs", "hooks")
 _LIMITS = {
     "max_turns": 1,
     "max_repairs": 0,
@@ -49,8 +49,7 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         if not isinstance(value, Collection) or isinstance(value, str | bytes):
             raise _wrong(agent, plural, f"must be a list: {plural}=[{_written(value)}]")
     _check_knowledge(agent)
-    for subagent in agent.subagents:
-        _check_subagent(agent, subagent)
+    _check_others(agent)
     if not isinstance(agent.settings, Settings):
         raise _wrong(agent, "settings", "must be Settings(...)")
     _check_control(agent)
@@ -162,14 +161,23 @@ def _check_knowledge(agent: Agent[Any, Any]) -> None:
             )
 
 
-def _check_subagent(agent: Agent[Any, Any], subagent: object) -> None:
+def _check_others(agent: Agent[Any, Any]) -> None:
+    from agentkit.team.subagent import agent_of
+
+    for subagent in agent.subagents:
+        _check_agent(agent, agent_of(subagent), "subagent", "give an Agent class or an instance")
+    for other in agent.handoffs:
+        if not isinstance(other, str):
+            fix = "give an Agent class, an instance, or the name of an agent of the desk"
+            _check_agent(agent, other, "agent to hand over to", fix)
+
+
+def _check_agent(agent: Agent[Any, Any], given: object, what: str, fix: str) -> None:
     from agentkit.agent import Agent
 
-    if isinstance(subagent, Agent) or (isinstance(subagent, type) and issubclass(subagent, Agent)):
+    if isinstance(given, Agent) or (isinstance(given, type) and issubclass(given, Agent)):
         return
-    raise ConfigurationError(
-        f"agent {agent.name!r}: {subagent!r} is no subagent; give an Agent class or an instance"
-    )
+    raise ConfigurationError(f"agent {agent.name!r}: {given!r} is no {what}; {fix}")
 
 
 def _takes_turn(method: Any) -> bool:

@@ -24,6 +24,7 @@ from agentkit.models.base import HasPrices, HasWindow, Model, ModelRequest, Sett
 from agentkit.models.prices import prices_of
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
+from agentkit.team.joining import keep_role
 from agentkit.telling import newer_front, renewed
 
 _LOGGER = logging.getLogger("agentkit.context")
@@ -45,7 +46,7 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
         return
     model = run.member.model
     rule, prices = fitted(rule, model), prices_of(model)
-    turns_left = _turns_left(run, turn, rule)
+    turns_left = _turns_left(run, rule)
     step = next_step(
         run.context,
         run.last_usage,
@@ -67,6 +68,7 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
     run.begin_epoch(step.after(text))
     if step.front is not None:
         renewed(run, before)
+    keep_role(run)
     yield ContextCompacted(
         turn=turn,
         tokens_before=step.n_before,
@@ -91,11 +93,11 @@ def fitted(rule: CompactionRule, model: Model) -> CompactionRule:
     )
 
 
-def _turns_left(run: RunState, turn: int, rule: CompactionRule) -> int | None:
+def _turns_left(run: RunState, rule: CompactionRule) -> int | None:
     """Requests expected from now on. A user may go on with the root's conversation."""
     if not run.is_below:
         return None
-    return min(rule.turns_left, run.member.agent.max_turns - turn)
+    return min(rule.turns_left, run.member.agent.max_turns - run.own_turn)
 
 
 async def _summary(run: RunState, step: Summarise, turn: int, rule: CompactionRule) -> str | None:
@@ -145,6 +147,7 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
     estimate = RequestEstimate(run, request)
     reservation = await estimate.reserve(turns=0)
     turn: Turn | None = None
+    has_failed = False
     try:
         async with aclosing(run.member.model.stream(request)) as events:
             async for event in events:
@@ -153,8 +156,9 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
         turn = builder.finish()
     except ModelError as error:
         _LOGGER.warning("agent %r: the summary failed: %s", run.member.name, error)
+        has_failed = True
     finally:
-        if has_begun or turn is None:
+        if has_begun or has_failed:
             run.count_broken(builder, estimate if has_begun else None)
         reservation.settle()
     return turn

@@ -197,6 +197,24 @@ class ContextCompacted:
     kind: Literal["context_compacted"] = field(default="context_compacted", init=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOff:
+    """The conversation goes on under another agent, behind the same prefix. Between two turns."""
+
+    turn: int
+    """Number of the turn that is asked next, from 0: the other agent's first."""
+    agent: str
+    """Who has handed it over."""
+    to: str
+    """Who goes on."""
+    note: str
+    """What the one has told the other beside the conversation; often empty."""
+    unread_tokens: int
+    """What the other's model has to compute or write anew, by estimate, because it is another
+    model; 0 with the same one. The run's report has what it did cost."""
+    kind: Literal["handed_off"] = field(default="handed_off", init=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResultEvent:
     """A tool answered. Results come as they are ready; the context has them in call order."""
@@ -240,7 +258,14 @@ class RunEnd:
 
 
 OwnEvent: TypeAlias = (
-    ModelEvent | TurnEnd | TurnDropped | ContextCompacted | ToolResultEvent | RunPaused | RunEnd
+    ModelEvent
+    | TurnEnd
+    | TurnDropped
+    | ContextCompacted
+    | HandedOff
+    | ToolResultEvent
+    | RunPaused
+    | RunEnd
 )
 """An event of one run itself."""
 Event: TypeAlias = OwnEvent | SubagentEvent

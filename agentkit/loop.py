@@ -19,11 +19,12 @@ from agentkit.blocks import UserMessage
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
-from agentkit.events import ContextCompacted, Event, RunEnd, RunPaused, Turn
+from agentkit.events import ContextCompacted, Event, HandedOff, RunEnd, RunPaused, Turn
 from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
 from agentkit.output import BadOutput
 from agentkit.saved import PausedRun, SavedEnd
 from agentkit.state import OpenTurn, RunState
+from agentkit.team.handoff import hand_over
 from agentkit.telling import tell_changes
 from agentkit.toolset import Retry
 
@@ -80,8 +81,8 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
 
 async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
     try:
-        if (begun_anew := await _begin(run, prompt)) is not None:
-            yield begun_anew
+        for begun in await _begin(run, prompt):
+            yield begun
         for index in itertools.count(run.turn):
             run.turn = index
             ask = ModelTurn(run, index)
@@ -126,15 +127,17 @@ async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Even
         raise
 
 
-async def _begin(run: RunState, prompt: UserMessage | None) -> ContextCompacted | None:
-    """Append the prompt, behind what has changed; returns the event if the context begins anew."""
-    begun_anew = tell_changes(run, run.turn) if run.open is None else None
+async def _begin(run: RunState, prompt: UserMessage | None) -> list[Event]:
+    """Append the prompt, behind what has changed; returns the events that say so."""
+    events: list[HandedOff | ContextCompacted | None] = []
+    if run.open is None:
+        events = [hand_over(run), tell_changes(run, run.turn)]
     if prompt is not None:
         run.prompt = prompt.text
         await hooking.guard_input(run, prompt)
         run.context = run.context.append(prompt)
     await run.commit()
-    return begun_anew
+    return [event for event in events if event is not None]
 
 
 async def _paused(run: RunState) -> RunPaused:
@@ -144,8 +147,10 @@ async def _paused(run: RunState) -> RunPaused:
 
 async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
     """Ask the model; before that, tell it what has changed, and summarise what got too long."""
-    if run.open is not None or before_turn(run, ask.index) is not None:
+    if run.open is not None or before_turn(run) is not None:
         return
+    if (handed_off := hand_over(run)) is not None:
+        yield handed_off
     if (begun_anew := tell_changes(run, ask.index)) is not None:
         yield begun_anew
     async with aclosing(compact(run, ask.index)) as compactions:
@@ -153,7 +158,7 @@ async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
             await run.commit()
             yield compaction
     # Again: a pause may have been asked for while the summary was written.
-    if before_turn(run, ask.index) is None:
+    if before_turn(run) is None:
         await hooking.before_turn(run)
         async with aclosing(ask.events()) as model_events:
             async for event in model_events:
@@ -165,7 +170,7 @@ async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
     if run.open is not None:
         return CallTools()
     if not ask.is_answered:
-        outcome = before_turn(run, ask.index)
+        outcome = before_turn(run)
         assert outcome is not None, "the model was not asked for no reason"
         return outcome
     outcome = decide(run, ask.turn, ask.request.tool_choice)
@@ -178,12 +183,12 @@ async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
     return outcome
 
 
-def before_turn(run: RunState, index: int) -> Outcome | None:
+def before_turn(run: RunState) -> Outcome | None:
     """Return why the model is not asked again, if so."""
     limit = run.member.agent.max_turns
     if run.pause_requested:
         return Pause()
-    if index >= limit:
+    if run.own_turn >= limit:
         return Stop(
             TurnLimitReached(
                 f"agent {run.member.name!r} has no answer after max_turns={limit!r} turns; "

@@ -120,6 +120,9 @@ class RunState:
         self.parent = parent
         self.call_id = call_id
         self.budget = budget or Budget(Limits())
+        self._budgets = {member.name: self.budget}
+        """Of the agents that have taken part, by name. Those with limits have one below the run's.
+        """
         self.services = services or RunServices()
         self.prompt = ""
         """The task, as text."""
@@ -127,6 +130,11 @@ class RunState:
         self.end: SavedEnd | None = None
         self.turn = 0
         """Number of the open turn, or of the next one."""
+        self._first_turn = 0
+        """What `turn` would have been at the first turn of the active agent, had it begun the run.
+        """
+        self._turns_made: Counter[str] = Counter()
+        """By agents that are not active now."""
         self.open: OpenTurn | None = None
         """The turn whose calls are being answered; `context` is without it."""
         """One conversation and everything below it."""
@@ -198,9 +206,9 @@ class RunState:
         run._is_restored = True
         run.agent_name = saved.agent
         run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
-        run.recall(saved.memory)
         run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
         run._requests = list(saved.requests)
+        run.recall(saved.memory)
         run._began_at = saved.began_at
         run._started_s -= saved.total_s
         if saved.open_turn is not None:
@@ -214,10 +222,9 @@ class RunState:
         return run
 
     def _restore_below(self, saved: SavedRun) -> None:
-        from agentkit.team.pinned import pinned
+        from agentkit.team.joining import found_below
 
-        member = self.member.children.get(saved.agent)
-        member = None if member is None else pinned(member, saved.context)
+        member = found_below(self.member, saved)
         if member is None:
             return  # its agent is gone or has changed: the call that began it begins anew
         budget = self.budget.below(member.agent.limits)
@@ -229,7 +236,9 @@ class RunState:
         if (outcome := below.outcome) is not None:
             self._children.append(outcome)
 
-    def child(self, member: Member, label: str, call_id: str | None = None) -> RunState:
+    def child(
+        self, member: Member, label: str, call_id: str | None = None, *, fork: bool = False
+    ) -> RunState:
         """Return the state of a run below this one: one that was begun before, or a new one.
 
         The order of these calls is that of the runs in records and reports.
@@ -238,16 +247,19 @@ class RunState:
             member: who runs.
             label: its name in paths.
             call_id: the call that begins it. By it the run is found again by another process.
+            fork: whether it begins from this conversation, without the open turn.
         """
+        from agentkit.team.joining import forked, keep_role
+
         place = (self.turn, call_id, label)
         run_id = _child_id(self.run_id, *place, self._labels[place])
         self._labels[place] += 1
         if (known := self._known.get(run_id)) is not None:
             return known
-        begun = member.begun()
+        begun = forked(self, member) if fork else member.begun()
         below = RunState(
             member=begun.member,
-            context=begun.member.front,
+            context=self.context.fork() if fork else begun.member.front,
             version=begun.version,
             epoch=begun.epoch,
             path=(*self.path, label),
@@ -259,6 +271,9 @@ class RunState:
             services=self.services,
         )
         below.kept = self.kept  # its task may speak of them
+        if fork:
+            below.seen = self.seen
+            keep_role(below)
         self._below.append(below)
         return below
 
@@ -338,12 +353,17 @@ class RunState:
 
     def recall(self, memory: Memory | None) -> None:
         """Go on from what is known of the conversation; nothing is, if it comes from elsewhere."""
+        from agentkit.team.handoff import go_on
+
         if memory is not None:
             self.last_usage = memory.length
             self.epoch = memory.epoch
             self.version = memory.version
             self.seen = memory.seen
             self.kept = memory.kept
+        old = self.context.messages[: self._n_old_messages]
+        new = (*self._said_before, *self.context.messages[self._n_old_messages :])
+        go_on(self, memory, old, new)
 
     @property
     def memory(self) -> Memory:
@@ -354,7 +374,27 @@ class RunState:
             version=self.version,
             seen=self.seen,
             kept=self.kept,
+            active=None if self.member.name == self.agent_name else self.member.name,
         )
+
+    @property
+    def own_turn(self) -> int:
+        """Number of the turn within those of the active agent in this run, from 0."""
+        return self.turn - self._first_turn
+
+    def take_over(self, member: Member) -> None:
+        """Go on under another agent, which is behind the same front."""
+        self._turns_made[self.member.name] = self.own_turn
+        self._first_turn = self.turn - self._turns_made[member.name]
+        limits, budget = member.agent.limits, self._budgets[self.agent_name]
+        below = budget if limits is None else Budget(limits, budget)
+        self.budget = self._budgets.setdefault(member.name, below)
+        self.member, self.last_request = member, None
+
+    def count_turns(self, turns: Counter[str]) -> None:
+        """Say how many turns of this run each agent has made, where another process has counted."""
+        self._turns_made = turns
+        self._first_turn = self.turn - turns[self.member.name]
 
     def answered(self, request: ModelRequest, length: Usage) -> None:
         """The model has answered: what it was asked, and how long that was."""

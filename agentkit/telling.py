@@ -31,7 +31,7 @@ def tell_changes(run: RunState, turn: int) -> ContextCompacted | None:
     known = run.member.known
     if known is None or run.told_version == (now := known.knowledge.version):
         return None
-    told = _telling(run, known, now, turn)
+    told = _telling(run, known, now)
     run.version = run.told_version = now
     if told is None:
         return None
@@ -83,7 +83,7 @@ def renewed(run: RunState, before: Context) -> None:
     )
 
 
-def _telling(run: RunState, known: KnownDocuments, now: int, turn: int) -> Telling | None:
+def _telling(run: RunState, known: KnownDocuments, now: int) -> Telling | None:
     """Return how the conversation is told; None if there is nothing to say."""
     context, member = run.context, run.member
     can_search = known.tool.spec.name in member.own_tools
@@ -100,17 +100,17 @@ def _telling(run: RunState, known: KnownDocuments, now: int, turn: int) -> Telli
         known.knowledge,
         prices_of(member.model),
         front=front,
-        turns_left=_turns_left(run, turn),
+        turns_left=_turns_left(run),
         reads_parts=False,
         keeps_thinking=compaction is not None and compaction.keeps_thinking,
     )
 
 
-def _turns_left(run: RunState, turn: int) -> int:
+def _turns_left(run: RunState) -> int:
     """Requests expected from now on. A user may go on with the root's conversation.
 
     What has lasted long is expected to last as long again: that is never wrong by more than half,
     and else a long conversation would carry what is dead for ever.
     """
     expected = max(EpochRule().turns_left, len(turn_starts(run.context.messages)))
-    return min(expected, run.member.agent.max_turns - turn) if run.is_below else expected
+    return min(expected, run.member.agent.max_turns - run.own_turn) if run.is_below else expected

@@ -27,7 +27,7 @@ class Delegate:
         self._name = name
         self._spec = ToolSpec(
             name=f"delegate_to_{name}",
-            description=_description(name, role),
+            description=f"Give a task to the agent {name!r}, and get its answer.{summary_of(role)}",
             parameters={
                 "type": "object",
                 "properties": {
@@ -67,7 +67,8 @@ class Delegate:
         if not isinstance(context, RunContext):
             return ToolOutput.error(f"{self._spec.name} works only inside the run of an agent.")
         member = context.run.member.children[self._name]
-        run = context.run.child(member, self._name, context.call_id)
+        fork = self._name in context.run.member.forked
+        run = context.run.child(member, self._name, context.call_id, fork=fork)
         outcome = await run_below(context.run, run, UserMessage.of(printable(task)))
         if isinstance(outcome, Ok):
             return ToolOutput(content=answer_text(outcome.result))
@@ -86,9 +87,9 @@ def answer_text(result: RunResult[object]) -> str:
     return canonical_json(TypeAdapter(object).dump_python(result.output, mode="json")).decode()
 
 
-def _description(name: str, role: str) -> str:
+def summary_of(role: str) -> str:
+    """Return a sentence about a role for a tool's description; nothing if there is none."""
     summary = role.strip().split("\n\n")[0].replace("\n", " ")
     if len(summary) > _MAX_SUMMARY:
         summary = summary[:_MAX_SUMMARY].rsplit(" ", 1)[0] + " ..."
-    about = f" Its role: {summary}" if summary else ""
-    return f"Give a task to the agent {name!r}, and get its answer.{about}"
+    return f" Its role: {summary}" if summary else ""

@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import UserMessage
+from agentkit.blocks import ToolCall
+from agentkit.budget import Budget
 from agentkit.caching.report import CacheReport, RequestRecord
-from agentkit.errors import ConfigurationError
+from agentkit.context import Context
+from agentkit.errors import ConfigurationError, RunError
 from agentkit.events import Event
+from agentkit.limits import Limits
 from agentkit.result import Failed, Ok, Outcome
+from agentkit.saved import SavedRun
 from agentkit.state import ListenerFailed, RunContext, RunState
 from agentkit.team.members import Member
+from agentkit.team.pinned import as_begun
 from agentkit.team.spawn import run_below
+from agentkit.team.tasks import Job, Task, checked, jobs_of
 from agentkit.toolset import Suspended, ToolContext
 from agentkit.usage import Usage
 
 if TYPE_CHECKING:
     from agentkit.team.plan import AnyAgent
-
-_TASK_FORM = "a task is Task(agent=..., prompt=...) or a pair (agent, prompt)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """A piece of work for one subagent."""
-
-    agent: AnyAgent | type[AnyAgent] | str
-    """One of the parent's subagents: the instance, the class, or the name."""
-    prompt: str
-    label: str | None = None
-    """Its name in paths and reports; by default the agent's, numbered if it has several tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +74,8 @@ async def fan_out(
     max_parallel: int = 8,
     warm_first: bool | None = None,
     within: ToolContext[object] | None = None,
+    context: Context | None = None,
+    limits: Limits | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> FanOut:
     """Run tasks on the parent's subagents at once. A failed task is a result; the others go on.
@@ -96,12 +91,19 @@ async def fan_out(
             fills the cache for the others. None does so where the model needs it; True everywhere:
             then nobody's time to first token contains the wait for another's prefill.
         within: the context of the tool that calls this, if one does: then events, usage and
-            outcomes become part of that run.
+            outcomes become part of that run; its limits, its journal and its people's answers hold
+            for the tasks, too, and after a crash or a pause those that are done are not run again.
+        context: a conversation of the parent that forked tasks begin from; within a run it is that
+            run's.
+        limits: how much all tasks together may use, in place of the parent's; within a run, that
+            run's hold.
         on_event: hears every event of the tasks; must not block. What it raises ends all tasks,
             and is raised here.
 
     Raises:
         ConfigurationError: a task names no subagent of the parent.
+        ContextMismatch: the context was begun by another agent.
+        Suspended: within a run, calls wait for a person; the tool must let it pass.
     """
     if max_parallel < 1:
         raise ConfigurationError(f"max_parallel must be at least 1, got {max_parallel!r}")
@@ -109,31 +111,29 @@ async def fan_out(
         raise ConfigurationError("within a run, events are part of its stream: leave out on_event")
     if isinstance(parent, type):
         raise ConfigurationError(f"{parent!r} is a class: give an agent, {parent.__name__}(...)")
-    given = _tasks(tasks)
+    if within is not None and (context is not None or limits is not None):
+        raise ConfigurationError("within a run, its context and limits hold: leave them out")
+    given = checked(tasks)
     async with AsyncExitStack() as stack:
         if within is None:
             team = await stack.enter_async_context(parent.opened())
-            run = RunState(member=team.root, context=team.root.front, path=(team.root.name,))
+            run = _of_its_own(parent, team.root, context, limits)
             run.sink = on_event
         else:
             run = _surrounding(parent, within)
-        jobs = _jobs(run.member, given)
+        jobs = jobs_of(run.member, given)
+        if within is None and context is None and any(job.fork for job in jobs):
+            raise ConfigurationError(
+                "a forked task begins from a conversation of its parent: call fan_out in a tool "
+                "with within=..., or give context=..."
+            )
         call_id = None if within is None else within.call_id
         return FanOut(outcomes=await _run_all(run, jobs, call_id, max_parallel, warm_first))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Job:
-    """A task whose agent is found."""
-
-    member: Member
-    prompt: UserMessage
-    label: str
-
-
 async def _run_all(
     run: RunState,
-    jobs: list[_Job],
+    jobs: list[Job],
     call_id: str | None,
     max_parallel: int,
     warm_first: bool | None,
@@ -143,9 +143,9 @@ async def _run_all(
     leaders = {model: _first(jobs, model) for model in warmed}
 
     # All before any starts, so that reports show them in the order of the tasks.
-    runs = [run.child(job.member, job.label, call_id) for job in jobs]
+    runs = [run.child(job.member, job.label, call_id, fork=job.fork) for job in jobs]
 
-    async def work(job: _Job, below: RunState) -> Outcome | None:
+    async def work(job: Job, below: RunState) -> Outcome | None:
         begun = warmed.get(job.member.model.label)
         leads = leaders.get(job.member.model.label) is job
         if begun is not None and not leads:
@@ -155,7 +155,7 @@ async def _run_all(
             try:
                 return await run_below(run, below, job.prompt, on_begin=on_begin)
             except Suspended:
-                return None
+                return None if call_id is not None else _left_waiting(below)
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -171,7 +171,7 @@ async def _run_all(
     return tuple(outcome for outcome in outcomes if outcome is not None)
 
 
-def _led_models(jobs: list[_Job], warm_first: bool | None) -> set[str]:
+def _led_models(jobs: list[Job], warm_first: bool | None) -> set[str]:
     """Models that several jobs use, and on which one job goes ahead of the others."""
     counts = Counter(
         job.member.model.label
@@ -181,63 +181,39 @@ def _led_models(jobs: list[_Job], warm_first: bool | None) -> set[str]:
     return {model for model, n_jobs in counts.items() if n_jobs > 1}
 
 
-def _first(jobs: list[_Job], model: str) -> _Job:
+def _first(jobs: list[Job], model: str) -> Job:
     return next(job for job in jobs if job.member.model.label == model)
 
 
-def _tasks(items: object) -> list[Task]:
-    if isinstance(items, Iterable) and not isinstance(items, str | bytes):
-        return [_task(item) for item in items]
-    raise ConfigurationError(f"tasks must be a list, got {items!r:.200}; {_TASK_FORM}")
+def _left_waiting(below: RunState) -> Failed:
+    calls = [call.name for run in below.saved_tree() for call in _waiting(run)]
+    error = RunError(
+        f"the calls {calls!r} wait for a person, which only a fan_out within a run can: call it in "
+        "a tool of the parent, with within=..."
+    )
+    return Failed(path=below.path, task=below.prompt, error=error, record=below.record())
 
 
-def _task(item: object) -> Task:
-    if isinstance(item, tuple) and len(item) == 2:
-        item = Task(agent=item[0], prompt=item[1])
-    if not isinstance(item, Task):
-        raise ConfigurationError(f"{item!r:.200} is no task; {_TASK_FORM}")
-    if not isinstance(item.prompt, str):
-        raise ConfigurationError(
-            f"the prompt of the task for {item.agent!r} must be a str, got {item.prompt!r:.200}"
-        )
-    return item
+def _waiting(run: SavedRun) -> Iterator[ToolCall]:
+    turn = run.open_turn
+    if turn is not None:
+        yield from (call for call in turn.message.calls if call.id in turn.waiting)
 
 
-def _jobs(parent: Member, tasks: list[Task]) -> list[_Job]:
-    members = [_find(parent, task) for task in tasks]
-    counts = Counter(member.name for member in members)
-    numbers: Counter[str] = Counter()
-    jobs = []
-    for task, member in zip(tasks, members, strict=True):
-        label = member.name
-        if counts[member.name] > 1:
-            label = f"{member.name}[{numbers[member.name]}]"
-            numbers[member.name] += 1
-        if not task.prompt.strip():
-            raise ConfigurationError(f"the task for {member.name!r} is empty: {task.prompt!r}")
-        jobs.append(
-            _Job(
-                member=member,
-                prompt=UserMessage.of(task.prompt),
-                label=task.label or label,
-            )
-        )
-    return jobs
-
-
-def _find(parent: Member, task: Task) -> Member:
-    wanted = task.agent
-    found = [
-        member
-        for member in parent.children.values()
-        if wanted == member.name or wanted is member.agent or wanted is type(member.agent)
-    ]
-    if len(found) == 1:
-        return found[0]
-    problem = "names several subagents" if found else "is no subagent"
-    raise ConfigurationError(
-        f"{wanted!r} {problem} of {parent.name!r}; its subagents are {sorted(parent.children)!r}: "
-        "declare agents in `subagents`, so that the team's shared tools are known from the start"
+def _of_its_own(
+    parent: AnyAgent, root: Member, context: Context | None, limits: Limits | None
+) -> RunState:
+    """Return what the tasks are below: a run that asks nothing itself."""
+    member, memory = root, None
+    if context is not None:
+        member, memory = as_begun(root, context), parent.memory_of(context)
+    return RunState(
+        member=member,
+        context=member.front if context is None else context,
+        path=(member.name,),
+        version=None if memory is None else memory.version,
+        epoch=0 if memory is None else memory.epoch,
+        budget=Budget(limits or parent.limits or Limits()),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from agentkit.blocks import UserMessage
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
@@ -43,6 +44,12 @@ class Member:
     """Its documents, if they may change."""
     builder: FrontBuilder | None = None
     """Builds its front anew when they have changed."""
+    forked: frozenset[str] = frozenset()
+    """Names of the children whose runs begin from this agent's conversation."""
+    desk: Mapping[str, Member] = field(default_factory=dict, repr=False)
+    """All that its conversations may be handed to, itself among them; empty without handoffs."""
+    role_message: UserMessage | None = None
+    """What tells it its role, in a conversation whose front is another's."""
 
     def begun(self) -> Begun:
         """Return what a new run begins with. It may have newer documents than the team's front."""
@@ -65,11 +72,12 @@ class Member:
         Raises:
             ConfigurationError: a hook of the agent asks for tools that it does not have.
         """
-        allowed = self._allowed(turn)
-        choice = self.agent.tool_choice(turn)
-        self._check_choice(choice, allowed, turn)
+        own_turn = run.own_turn
+        allowed = self._allowed(own_turn)
+        choice = self.agent.tool_choice(own_turn)
+        self._check_choice(choice, allowed, own_turn)
         return ModelRequest(
-            context=run.context.with_volatile(self.agent.volatile(turn)),
+            context=run.context.with_volatile(self.agent.volatile(own_turn)),
             toolset=self.toolset,
             allowed_tools=None if allowed == frozenset(self.toolset.names) else allowed,
             tool_choice=choice,
@@ -81,7 +89,7 @@ class Member:
             session=run.session,
             tenant=self.tenant,
             epoch=run.epoch,
-            reuse=self._reuse(run, turn, allowed, choice),
+            reuse=self._reuse(run, own_turn, allowed, choice),
             sources=self.sources,
         )
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
@@ -78,6 +79,20 @@ def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:
 def _member(
     plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
 ) -> Member:
+    member = _alone(plan, root, team, served, above)
+    if not plan.others:
+        return member
+    others = (_alone(other, root, team, served, above) for other in plan.others)
+    desk: dict[str, Member] = {}
+    # Each knows all the others, so they share what is filled at the end.
+    members = [replace(each, desk=desk) for each in (member, *others)]
+    desk.update({each.name: each for each in members})
+    return members[0]
+
+
+def _alone(
+    plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
+) -> Member:
     own = Toolset(_own_tools(plan, served))
     builder = FrontBuilder(plan, root, team, above)
     front = builder.front(None if plan.known is None else plan.known.edition)
@@ -94,4 +109,5 @@ def _member(
         tenant=plan.tenant,
         known=plan.known,
         builder=builder,
+        forked=plan.forked,
     )

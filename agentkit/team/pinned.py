@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentkit.context import Context, Tier, ToolList
+from agentkit.context import Context, Segment, Tier, ToolList
 from agentkit.context.segment import tool_names
+from agentkit.errors import ContextMismatch
 from agentkit.team.members import Member
 from agentkit.toolset import Toolset
 from agentkit.warn import PinnedToolsWarning, warn_user
@@ -40,6 +41,17 @@ def pinned(member: Member, context: Context) -> Member | None:
     return replace(member, toolset=toolset, own_tools=own, front=old, sources=sources)
 
 
+def as_begun(member: Member, given: Context) -> Member:
+    """Return an agent as it goes on with a conversation.
+
+    Raises:
+        ContextMismatch: it was begun differently.
+    """
+    if (found := pinned(member, given)) is None:
+        raise _mismatch(member, given)
+    return found
+
+
 def _shown(member: Member, front: Context) -> Toolset | None:
     """Return the tools that a front shows, if the member has them all."""
     lists = [segment for segment in front if segment.tier is Tier.TOOLS]
@@ -57,3 +69,31 @@ def _fixed(front: Context, member: Member) -> list[str]:
     """Return what must be the same."""
     free = {Tier.TOOLS} if member.known is None else {Tier.TOOLS, Tier.KNOWLEDGE}
     return [segment.digest for segment in front if segment.tier not in free]
+
+
+def _mismatch(member: Member, given: Context) -> ContextMismatch:
+    """Return the error that says how a context's front differs from its agent's."""
+    front = member.front
+    n_equal = given.front.common_length(front)
+    return ContextMismatch(
+        f"the context cannot be continued by agent {member.name!r}: "
+        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
+        "so nothing after that could be read from a cache; "
+        "continue it with the agent that began it, begin a new epoch with "
+        "agentkit.team.begin_epoch(agent, context), or begin a new context"
+    )
+
+
+def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
+    """Say how two fronts differ, which are equal up to here."""
+    first, second = old[0] if old else None, new[0] if new else None
+    if first and second and first.tier is second.tier is Tier.TOOLS:
+        before, after = tool_names(first), tool_names(second)
+        changes = [f"-{name}" for name in before if name not in after]
+        changes += [f"+{name}" for name in after if name not in before]
+        what = ", ".join(changes) or "descriptions or schemas"
+        return f"its tools have changed ({what})"
+    names = dict.fromkeys(str(item.part or item.tier) for item in (first, second) if item)
+    what = " and ".join(names)
+    verb = "differ" if what.endswith("s") or len(names) > 1 else "differs"
+    return f"its {what} {verb} from what it was begun with"

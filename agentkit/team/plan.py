@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.checks import check_configuration, check_hooks, check_initialised
@@ -14,7 +15,10 @@ from agentkit.knowledge import Knowledge
 from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
 from agentkit.team.delegate import Delegate
+from agentkit.team.desk import Desk
+from agentkit.team.handoff import Handoff
 from agentkit.team.known import KnownDocuments
+from agentkit.team.subagent import Employed
 from agentkit.toolset import FunctionTool, Tool
 from agentkit.toolset.mcp import McpServer
 from agentkit.toolset.sources import tools_from
@@ -45,17 +49,22 @@ class Plan:
     model: Model
     output: OutputSpec[Any]
     tools: tuple[Tool, ...]
-    """Its functions and methods, and one delegate tool for each subagent."""
+    """Its functions and methods, and one tool for each subagent and for each handoff."""
     servers: tuple[McpServer, ...]
     children: tuple[Plan, ...]
+    forked: frozenset[str]
+    """Names of the children whose runs begin from the agent's conversation."""
     tenant: str
     """The root agent's."""
+    others: tuple[Plan, ...] = ()
+    """The rest of its desk: whom its conversations may be handed to. Those have none of their own.
+    """
 
     def everyone(self) -> Iterator[Plan]:
         """All agents of the team, this one first."""
         yield self
-        for child in self.children:
-            yield from child.everyone()
+        for part in (*self.children, *self.others):
+            yield from part.everyone()
 
     @property
     def all_servers(self) -> tuple[McpServer, ...]:
@@ -80,7 +89,27 @@ def plan_team(root: AnyAgent) -> Plan:
     return plan
 
 
-def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
+def _plan(head: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]) -> Plan:
+    """Plan an agent that conversations begin with, and its desk."""
+    check_initialised(head)
+    check_configuration(head)
+    desk = head.desk
+    first, *others = (
+        _part(
+            agent,
+            desk,
+            rules,
+            resolve_model(agent.model) if agent.model else model,
+            above if agent is head else (*above, head),
+        )
+        for agent in desk.agents
+    )
+    return replace(first, others=tuple(others))
+
+
+def _part(
+    agent: AnyAgent, desk: Desk, rules: str, model: Model, above: tuple[AnyAgent, ...]
+) -> Plan:
     # Again, since attributes may have been set after the agent was made.
     check_initialised(agent)
     check_configuration(agent)
@@ -98,6 +127,7 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
         _plan(child, rules, resolve_model(child.model) if child.model else model, (*above, agent))
         for child in agent.subagent_instances
     )
+    forked = (isinstance(each, Employed) and each.context == "fork" for each in agent.subagents)
     tenant = above[0].tenant if above else agent.tenant
     if agent.tenant and agent.tenant != tenant:
         raise ConfigurationError(
@@ -111,6 +141,7 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
     knowledge = tuple(sorted(documents, key=lambda document: document.uri))
     _check_unique([document.uri for document in knowledge], name, "documents with the URI")
     delegates = [Delegate(child.name, child.role) for child in children]
+    handoffs = [Handoff(other.name, other.role) for other in desk.targets[name]]
     return Plan(
         agent=agent,
         name=name,
@@ -125,10 +156,12 @@ def _plan(agent: AnyAgent, rules: str, model: Model, above: tuple[AnyAgent, ...]
             *agent.method_tools,
             *_given_tools(agent),
             *delegates,
+            *handoffs,
             *(() if known is None else (known.tool,)),
         ),
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,
+        forked=frozenset(compress((child.name for child in children), forked)),
         tenant=tenant,
     )
 
@@ -153,6 +186,13 @@ def _undescribed(team: Plan) -> Iterator[str]:
                 yield (
                     f"agent {child.name!r}, a subagent of {plan.name!r}, has no description, so "
                     "its parent cannot know what to give it; give its class a docstring, or set "
+                    "instructions"
+                )
+        for other in plan.others:
+            if not other.role.strip():
+                yield (
+                    f"agent {other.name!r}, to which {plan.name!r} may be handed over, has no "
+                    "description, so nobody can know when; give its class a docstring, or set "
                     "instructions"
                 )
 

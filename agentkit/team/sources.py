@@ -74,7 +74,7 @@ def _tool_finder(tool: Tool, root: Plan) -> Callable[[str], str]:
         if isinstance(tool, FunctionTool):
             return line_of_function(tool.function, text) or tool.spec.source
         for part in root.everyone():
-            if tool.spec.name == f"delegate_to_{part.name}":
+            if tool.spec.name in (f"delegate_to_{part.name}", f"handoff_to_{part.name}"):
                 return _of_role(part.agent, text)
         return tool.spec.source
 
