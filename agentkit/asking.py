@@ -13,6 +13,7 @@ from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.hints import conversation_ended, subagents_may_follow
 from agentkit.hooking import before_model
 from agentkit.models.base import ModelRequest
+from agentkit.models.wiretap import listeners
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
 
@@ -107,6 +108,8 @@ class ModelTurn:
             await asyncio.sleep(wait_s)
 
     def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        for listener in listeners():
+            listener.asked(request)
         stream = self._run.member.model.stream(request)
         telemetry = self._run.services.telemetry
         return stream if telemetry is None else telemetry.request(self._run, request, stream)

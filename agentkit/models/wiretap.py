@@ -21,7 +21,7 @@ class Listener(Protocol):
         """A model is about to be asked."""
         ...
 
-    def sent(self, request: ModelRequest, stable: tuple[bytes, ...], body: bytes) -> None:
+    def sent_body(self, request: ModelRequest, stable: tuple[bytes, ...], body: bytes) -> None:
         """A hosted model sends the request's body.
 
         Args:

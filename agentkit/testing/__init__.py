@@ -13,20 +13,26 @@ from __future__ import annotations
 from agentkit.models.doubles import Call, ModelCall, Reply, Say
 from agentkit.models.scripted import ScriptedModel, Step, UnconsumedSteps, UnexpectedCall
 from agentkit.testing.assertions import assert_extends, assert_prefix_stable, assert_stable_build
+from agentkit.testing.cache import assert_cache
+from agentkit.testing.capture import Capture, SentBody, capture
 from agentkit.testing.function_model import AskInfo, FunctionModel
 
 __all__ = [
     "AskInfo",
     "Call",
+    "Capture",
     "FunctionModel",
     "ModelCall",
     "Reply",
     "Say",
     "ScriptedModel",
+    "SentBody",
     "Step",
     "UnconsumedSteps",
     "UnexpectedCall",
+    "assert_cache",
     "assert_extends",
     "assert_prefix_stable",
     "assert_stable_build",
+    "capture",
 ]

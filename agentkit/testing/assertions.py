@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.models.doubles import ModelCall
+from agentkit.testing.capture import Runs, SentBody, captured_of
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -67,15 +68,21 @@ def assert_extends(earlier: bytes, later: bytes) -> None:
     )
 
 
-def assert_prefix_stable(calls: Iterable[ModelCall]) -> None:
+def assert_prefix_stable(runs: Runs) -> None:
     """Check that in each run every request extends the one before, and shows the same tools.
 
-    Give it `ScriptedModel.calls`; calls of several runs may be mixed. Where a run has begun a new
-    epoch on purpose, its requests are compared from there on.
+    Of hosted models that holds for the bytes on the wire, too, in the order in which the provider's
+    cache reads them. Where a run has begun a new epoch on purpose, its requests are compared from
+    there on.
+
+    Args:
+        runs: a result, record or stream, or several, with all runs below them; what `capture`
+            gave; or `ScriptedModel.calls`. Calls of several runs may be mixed.
 
     Raises:
-        AssertionError: shows where two requests of a run part.
+        AssertionError: shows where two requests of a run part; or nothing was captured.
     """
+    calls, sent = captured_of(runs)
     last: dict[tuple[str, int], ModelCall] = {}
     for call in calls:
         epoch = (call.request.run_id, call.request.epoch)
@@ -83,3 +90,19 @@ def assert_prefix_stable(calls: Iterable[ModelCall]) -> None:
         if before is not None:
             assert_extends(before.wire, call.wire)
         last[epoch] = call
+    _assert_wire_stable(sent)
+
+
+def _assert_wire_stable(sent: Sequence[SentBody]) -> None:
+    last: dict[tuple[str, int], SentBody] = {}
+    for body in sent:
+        at = 0
+        for piece in body.stable:
+            found = body.body.find(piece[:-1], at)  # a mark may stand before its last byte
+            assert found >= 0, f"a piece of the prompt is not on the wire: {piece[:_NEAR]!r}"
+            at = found
+        epoch = (body.request.run_id, body.request.epoch)
+        before = last.get(epoch)
+        if before is not None:
+            assert_extends(b"\n".join(before.stable), b"\n".join(body.stable))
+        last[epoch] = body

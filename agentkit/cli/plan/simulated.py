@@ -11,7 +11,6 @@ from agentkit.caching.plan.keys import with_key
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.plan.planner import plan as place
 from agentkit.caching.policy import InputSplit, Policy, cost_of
-from agentkit.caching.request import Block, Role
 from agentkit.caching.simulate import ManualClock, Refused
 from agentkit.caching.track.shadow import PolicyBook, shadow_of
 from agentkit.cli.plan.providers import AnyHosted
@@ -19,6 +18,7 @@ from agentkit.cli.plan.rows import TurnRow
 from agentkit.cli.plan.turns import Sizes
 from agentkit.errors import ConfigurationError
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.replayed import reply_blocks
 from agentkit.models.hosted.wire import Layout
 
 
@@ -90,7 +90,7 @@ class SimulatedProvider:
             served = self._shadow.request(
                 plan.applied(draft.request),
                 output_tokens=self._sizes.reply_tokens,
-                output=() if following is None else _reply(layout, following),
+                output=() if following is None else reply_blocks(layout, following),
             )
             if isinstance(served, Refused):
                 raise ConfigurationError(f"{self._label} refuses turn {turn}: {served.message}")
@@ -127,17 +127,3 @@ class SimulatedProvider:
             uncached_cost=uncached,
             price_source=None if price is None else price.source,
         )
-
-
-def _reply(layout: Layout, following: Layout) -> tuple[Block, ...]:
-    """Return the blocks of the reply to a request, as the next request replays them."""
-    n_stable = len(layout.blocks) - layout.n_volatile
-    found: list[Block] = []
-    at = len(following.cache_request.tools) + len(following.cache_request.system)
-    for message in following.cache_request.messages:
-        if at >= n_stable:
-            if message.role is not Role.ASSISTANT:
-                break
-            found += message.blocks
-        at += len(message.blocks)
-    return tuple(found)

@@ -29,6 +29,7 @@ from agentkit.errors import ModelError
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Adapter, Closing, LayoutT, Refusing
+from agentkit.models.wiretap import listeners
 from agentkit.usage import Timing, Usage
 
 _PING_AGAIN_S = 5.0
@@ -105,6 +106,8 @@ class HostedModel(Generic[LayoutT]):
         usage, note, last = Usage(), None, UsageEvent(usage=Usage())
         try:
             body = self._adapter.body(layout, ticket.plan, request)
+            for listener in listeners():
+                listener.sent_body(request, layout.stable, body.data)
             clock = _VirtualClock.of(self._time)
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
