@@ -127,6 +127,11 @@ class Agent(Generic[Deps, Output]):
     """How often a turn is asked again after a failure that may pass."""
     max_parallel: int = 8
     """Tool calls of one turn that run at the same time."""
+    max_result_chars: int | None = None
+    """Longest tool result that the model reads whole, in characters. Of a longer one it sees head
+    and tail; the whole is kept with the run, and read in pages with the tool `read_result`, which
+    the agent then has. None: no such tool; results over 50,000 characters are cut for good.
+    """
     compaction: CompactionRule | None = CompactionRule()
     """When a conversation goes on from a summary of itself; None: never.
 
@@ -172,6 +177,7 @@ class Agent(Generic[Deps, Output]):
         max_repairs: int | None = None,
         max_retries: int | None = None,
         max_parallel: int | None = None,
+        max_result_chars: int | None = None,
         compaction: CompactionRule | None = _OF_CLASS,
         limits: Limits | None = None,
         hooks: Sequence[Hooks] | None = None,
@@ -503,6 +509,7 @@ _CONFIGURATION = frozenset(
         "limits",
         "max_parallel",
         "max_repairs",
+        "max_result_chars",
         "max_retries",
         "max_turns",
         "model",

@@ -9,8 +9,10 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
 from agentkit.blocks import ToolCall, ToolResult, printable
+from agentkit.errors import LimitReached
 from agentkit.events import Event, ToolResultEvent
 from agentkit.hooking import after_tool, before_tool
+from agentkit.kept import shortened
 from agentkit.saved import Answered, Approve, Deny
 from agentkit.state import OpenTurn, RunContext, RunState
 from agentkit.telemetry import CallSpan
@@ -27,6 +29,9 @@ from agentkit.toolset.execute import Proceed
 _INTERRUPTED = ToolOutput.error(
     "This call was begun, and the process that ran it ended before there was a result. Whether it "
     "had an effect is unknown: find out before you call it again."
+)
+_TOO_MANY = ToolOutput.error(
+    "This call was not run: it would be more calls than this run may make."
 )
 
 
@@ -66,7 +71,7 @@ class CallBatch:
 
     async def _execute(self) -> None:
         run = self._run
-        run.budget.count_tool_calls(sum(call.id not in self._turn.started for call in self._todo))
+        self._count()
         await execute_calls(
             run.member.toolset,
             self._todo,
@@ -85,6 +90,16 @@ class CallBatch:
         if run.broken is not None:
             raise run.broken
 
+    def _count(self) -> None:
+        """Count the calls against the run's limits; none runs, if they are too many."""
+        try:
+            n_new = sum(call.id not in self._turn.started for call in self._todo)
+            self._run.budget.count_tool_calls(n_new)
+        except LimitReached:
+            for call in self._todo:
+                self._keep(call, _TOO_MANY)
+            raise
+
     async def _around(
         self, index: int, context: ToolContext[object], proceed: Proceed
     ) -> ToolOutput:
@@ -93,6 +108,7 @@ class CallBatch:
         async with self._span(call) as span:
             output = await self._answer(call, context, proceed)
             output = await after_tool(self._run, call, output)
+            output = shortened(self._run, call.name, output)
             if span is not None:
                 span.ended(output)
         self._keep(call, output)
@@ -124,7 +140,8 @@ class CallBatch:
     async def _run_call(
         self, call: ToolCall, proceed: Proceed, policy: ToolPolicy, arguments: str | None
     ) -> ToolOutput:
-        if (replaced := await before_tool(self._run, call)) is not None:
+        asked = call if arguments is None else replace(call, arguments=arguments)
+        if (replaced := await before_tool(self._run, asked)) is not None:
             return replaced
         await self._started(call, policy)
         try:

@@ -19,6 +19,7 @@ from agentkit.journal import Journal
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits
 from agentkit.models.base import Settings, is_whole
+from agentkit.toolset.policy import LEAST_RESULT_CHARS
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -59,6 +60,10 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
         value = getattr(agent, limit)
         if not is_whole(value, least):
             raise ConfigurationError(f"{limit} must be an int of at least {least}, got {value!r}")
+    if not (agent.max_result_chars is None or is_whole(agent.max_result_chars, LEAST_RESULT_CHARS)):
+        raise _wrong(
+            agent, "max_result_chars", f"must be an int of at least {LEAST_RESULT_CHARS}, or None"
+        )
 
 
 def _check_control(agent: Agent[Any, Any]) -> None:

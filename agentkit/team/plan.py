@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from agentkit.checks import check_configuration, check_hooks, check_initialised
 from agentkit.context import Document
 from agentkit.errors import ConfigurationError
+from agentkit.kept import reader_for
 from agentkit.knowledge import Knowledge
 from agentkit.models import Model, resolve_model
 from agentkit.output import OutputSpec, output_spec
@@ -142,6 +143,13 @@ def _part(
     _check_unique([document.uri for document in knowledge], name, "documents with the URI")
     delegates = [Delegate(child.name, child.role) for child in children]
     handoffs = [Handoff(other.name, other.role) for other in desk.targets[name]]
+    tools = (
+        *agent.method_tools,
+        *_given_tools(agent),
+        *delegates,
+        *handoffs,
+        *(() if known is None else (known.tool,)),
+    )
     return Plan(
         agent=agent,
         name=name,
@@ -152,13 +160,7 @@ def _part(
         known=known,
         model=model,
         output=output_spec(agent.output_type),
-        tools=(
-            *agent.method_tools,
-            *_given_tools(agent),
-            *delegates,
-            *handoffs,
-            *(() if known is None else (known.tool,)),
-        ),
+        tools=(*tools, *reader_for(agent.max_result_chars, tools)),
         servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
         children=children,
         forked=frozenset(compress((child.name for child in children), forked)),

@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.tool import Tool, ToolContext
 
+LEAST_RESULT_CHARS = 500
+"""Below it there is no room for the head and the tail of a result, and a word on the rest."""
 NeedsApproval: TypeAlias = Callable[[Mapping[str, object], ToolContext[Any]], bool]
 """Decides by the arguments, as the model gave them, whether a person must agree to a call."""
 
@@ -52,8 +54,10 @@ class ToolPolicy:
         limit = self.max_result_chars
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
             raise ToolDefinitionError(f"max_result_chars must be an int or None, got {limit!r}")
-        if limit is not None and limit < 1:
-            raise ToolDefinitionError(f"max_result_chars must be at least 1, got {limit!r}")
+        if limit is not None and limit < LEAST_RESULT_CHARS:
+            raise ToolDefinitionError(
+                f"max_result_chars must be at least {LEAST_RESULT_CHARS}, got {limit!r}"
+            )
 
     def wait_s(self, attempt: int) -> float:
         """Return how many seconds to wait after a failed try; they count from 0."""

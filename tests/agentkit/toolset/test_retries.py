@@ -167,7 +167,7 @@ def test_waits_grow_and_are_bounded() -> None:
         (lambda: ToolPolicy(retries=True), "retries must be an int"),
         (lambda: ToolPolicy(retry_wait_s=-1), "retry_wait_s must be at least 0 seconds, got -1"),
         (lambda: ToolPolicy(retry_wait_s=float("nan")), "retry_wait_s must be"),
-        (lambda: ToolPolicy(max_result_chars=0), "max_result_chars must be at least 1, got 0"),
+        (lambda: ToolPolicy(max_result_chars=0), "max_result_chars must be at least 500, got 0"),
     ],
 )
 def test_values_of_no_use_are_refused(make: Callable[[], object], words: str) -> None:

@@ -1,0 +1,233 @@
+"""Results that are too long: what the model sees of them, and how it reads the rest."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, ConfigurationError, tool
+from agentkit.blocks import ToolMessage, ToolResult
+from agentkit.errors import ApprovalRequired
+from agentkit.hooks import Hooks
+from agentkit.journal import MemoryJournal
+from agentkit.kept import READ_RESULT, _with, handle_of
+from agentkit.result import RunRecord
+from agentkit.saved import Approve, PausedRun
+from agentkit.testing import Call, ScriptedModel
+
+LOG = "".join(f"{n:05d} the line with the number {n} of the log\n" for n in range(20_000))
+HANDLE = handle_of(LOG)
+
+
+@tool
+def read_log() -> str:
+    """Read the log."""
+    return LOG
+
+
+@tool(requires_approval=True)
+def restart() -> str:
+    """Restart."""
+    return "restarted"
+
+
+@tool(max_result_chars=1_000)
+def short() -> str:
+    """Read the log in short."""
+    return LOG
+
+
+def read(**arguments: object) -> Call:
+    return Call(READ_RESULT, {"handle": HANDLE, **arguments})
+
+
+def results(record: RunRecord) -> list[ToolResult]:
+    found = [each for each in record.messages if isinstance(each, ToolMessage)]
+    return [result for message in found for result in message.results]
+
+
+def reader(*script: Any, tools: Sequence[Any] = (read_log,), **options: Any) -> Agent:
+    return Agent(
+        model=ScriptedModel([*script, "done"]),
+        instructions="You read.",
+        name="reader",
+        tools=tools,
+        **({"max_result_chars": 4_000} | options),
+    )
+
+
+def test_a_long_result_is_head_and_tail_with_a_handle_and_is_never_longer_than_the_limit() -> None:
+    (result,) = results(reader([Call("read_log", {})]).run_sync("x"))
+    assert len(result.content) <= 4_000
+    assert result.content.startswith("00000 the line")
+    assert result.content.endswith("number 19999 of the log\n")
+    head, note, _ = re.split(r"(\[\.\.\. .* \.\.\.\]\n)", result.content)
+    assert f"of {len(LOG):,} characters (lines " in note
+    assert f'read_result(handle="{HANDLE}", offset={len(head)}) goes on from here' in note
+
+
+def test_pages_and_searches_bring_back_the_rest_byte_by_byte() -> None:
+    agent = reader(
+        [Call("read_log", {})],
+        [read(offset=5_000), read(offset=5_000, limit=100), read(find="NUMBER 777 ", offset=100)],
+    )
+    _, page, small, places = results(agent.run_sync("x"))
+    header, text = page.content.split("\n", 1)
+    assert len(page.content) <= 4_000
+    assert text == LOG[5_000 : 5_000 + len(text)]
+    assert text.endswith("\n")
+    expected = f"[characters 5,000 to {5_000 + len(text):,} of {len(LOG):,}, lines "
+    assert header.startswith(expected)
+    assert header.endswith(f"; go on with offset={5_000 + len(text)}]")
+    assert len(small.content.split("\n", 1)[1]) <= 100
+    at = LOG.index("number 777 ")
+    assert places.content == f"offset {at}, line 778: 00777 the line with the number 777 of the log"
+
+
+def test_many_places_are_cut_and_say_where_to_go_on() -> None:
+    agent = reader([Call("read_log", {})], [read(find="the line")], [read(find="no such text")])
+    _, many, none = results(agent.run_sync("x"))
+    *places, more = many.content.splitlines()
+    assert len(places) == 20
+    assert more == f"[there are more; go on with offset={LOG.index('00020') + 6}]"
+    assert none.content == "['no such text' is not in the result, from the offset 0 on]"
+
+
+def test_the_last_page_says_that_it_is_the_end() -> None:
+    agent = reader([Call("read_log", {})], [read(offset=len(LOG) - 10)])
+    assert results(agent.run_sync("x"))[1].content.split("\n")[0].endswith("; this is the end]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"handle": "r_0"}, f"There is no kept result 'r_0'. Kept are: {HANDLE}."),
+        ({"handle": HANDLE, "offset": len(LOG)}, "Give an offset from 0 to"),
+        ({"handle": HANDLE, "offset": -1}, "Give an offset from 0 to"),
+        ({"handle": HANDLE, "limit": 0}, "a limit of at least 1"),
+        ({"handle": HANDLE, "page": 1}, "page: is not an argument"),
+    ],
+)
+def test_wrong_questions_are_answered_with_what_to_ask(
+    arguments: dict[str, object], words: str
+) -> None:
+    agent = reader([Call("read_log", {})], [Call(READ_RESULT, arguments)])
+    answer = results(agent.run_sync("x"))[1]
+    assert answer.is_error
+    assert words in answer.content
+
+
+def test_a_short_result_stays_as_it_is_and_nothing_is_kept() -> None:
+    @tool
+    def exact() -> str:
+        """Exact."""
+        return "x" * 4_000
+
+    agent = reader([Call("exact", {})], tools=[exact])
+    result = agent.run_sync("x")
+    assert results(result)[0].content == "x" * 4_000
+    memory = agent.memory_of(result.context)
+    assert memory is not None
+    assert memory.kept == {}
+
+
+def test_without_a_setting_there_is_no_tool_and_a_huge_result_is_cut_with_advice() -> None:
+    model = ScriptedModel([[Call("read_log", {})], "done"])
+    agent = Agent(model=model, instructions="You read.", tools=[read_log])
+    (result,) = results(agent.run_sync("x"))
+    assert model.calls[0].request.toolset.names == ("read_log",)
+    assert len(result.content) <= 50_000
+    assert "They are not kept: if you need them, call the tool again so that it gives" in (
+        result.content
+    )
+
+
+def test_one_tools_own_limit_counts_before_the_agents_and_brings_the_reader() -> None:
+    agent = reader([Call("short", {}), Call("read_log", {})], tools=[short, read_log])
+    assert [len(each.content) // 1_000 for each in results(agent.run_sync("x"))] == [0, 3]
+    agent = reader([Call("short", {})], [read(offset=70)], tools=[short], max_result_chars=None)
+    cut, page = results(agent.run_sync("x"))
+    assert len(cut.content) <= 1_000
+    assert LOG[70:1_000] in page.content
+
+
+def test_hooks_see_the_whole_and_a_changed_answer_is_what_is_kept() -> None:
+    class Upper(Hooks):
+        async def after_tool(self, place: Any, call: Any, output: Any) -> Any:
+            seen.append(len(output.content))
+            return replace(output, content=output.content.upper())
+
+    seen: list[int] = []
+    (result,) = results(reader([Call("read_log", {})], hooks=[Upper()]).run_sync("x"))
+    assert seen == [len(LOG)]
+    assert handle_of(LOG.upper()) in result.content
+
+
+def test_a_conversation_goes_on_with_what_it_has_kept() -> None:
+    model = ScriptedModel([[Call("read_log", {})], "done", [read(limit=50)], "done"])
+    agent = Agent(model=model, name="r", tools=[read_log], max_result_chars=4_000)
+    first = agent.run_sync("x")
+    second = agent.run_sync("y", context=first.context)
+    assert LOG[:40] in results(second)[0].content
+
+
+def test_a_session_goes_on_in_another_process_with_what_it_has_kept() -> None:
+    journal = MemoryJournal()
+    reader([Call("read_log", {})], journal=journal).run_sync("x", session="s")
+    second = reader([read(limit=50)], journal=journal).run_sync("y", session="s")
+    assert LOG[:40] in results(second)[0].content
+
+
+def test_a_paused_run_has_what_it_has_kept_in_its_json() -> None:
+    first = reader([Call("read_log", {})], [Call("restart", {})], tools=[read_log, restart])
+    with pytest.raises(ApprovalRequired) as caught:
+        first.run_sync("x")
+    paused = PausedRun.from_json(caught.value.paused.to_json())
+    second = reader([read(limit=50)], tools=[read_log, restart])
+    result = second.resume_sync(paused, {paused.pending[0].id: Approve()})
+    assert LOG[:40] in results(result)[-1].content
+
+
+def test_a_subagent_can_read_what_its_parent_has_kept() -> None:
+    child = Agent(
+        model=ScriptedModel([[read(limit=50)], "done"]),
+        instructions="You look.",
+        name="child",
+        tools=[read_log],
+        max_result_chars=4_000,
+    )
+    agent = reader(
+        [Call("read_log", {})],
+        [Call("delegate_to_child", {"task": f"Look at {HANDLE}"})],
+        subagents=[child],
+    )
+    result = agent.run_sync("x")
+    assert LOG[:40] in results(result.children[0].result)[0].content  # type: ignore[union-attr]
+
+
+def test_what_was_sent_stays_as_it_was() -> None:
+    model = ScriptedModel([[Call("read_log", {})], [read()], "done"])
+    Agent(model=model, tools=[read_log], max_result_chars=1_000).run_sync("x")
+    wires = [call.request.wire for call in model.calls]
+    assert all(later.startswith(before) for before, later in itertools.pairwise(wires))
+    assert {call.request.toolset.names for call in model.calls} == {("read_log", READ_RESULT)}
+
+
+def test_the_oldest_make_room_and_the_newest_is_always_kept() -> None:
+    kept: Any = {}
+    for n in range(3):
+        kept = _with(kept, f"r_{n}", "x" * 9_000_000)
+    assert list(kept) == ["r_1", "r_2"]
+    assert list(_with(kept, "r_1", kept["r_1"])) == ["r_2", "r_1"]
+    assert list(_with(kept, "huge", "x" * 30_000_000)) == ["huge"]
+
+
+@pytest.mark.parametrize("value", [0, 499, "4000", True, 1e6])
+def test_limits_of_no_use_are_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match="max_result_chars must be an int of at least 500"):
+        Agent(model="local:x", max_result_chars=value)
