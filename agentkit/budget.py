@@ -13,6 +13,7 @@ passed by one request at most, however many runs there are.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
@@ -37,7 +38,7 @@ class Budget:
     Args:
         limits: what may be used.
         above: the budget that this one is a part of.
-        clock: seconds, monotonic.
+        clock: seconds, monotonic; by default the event loop's.
     """
 
     def __init__(
@@ -45,10 +46,10 @@ class Budget:
         limits: Limits,
         above: Budget | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.limits = limits
-        self._clock: Callable[[], float] = clock if above is None else above._clock
+        self._clock: Callable[[], float] = (clock or _now_s) if above is None else above._clock
         self._queue: WaitingLine = WaitingLine() if above is None else above._queue
         self._began_s: float | None = None
         self._before_s = 0.0
@@ -241,6 +242,13 @@ COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "tokens", "us
 """Limits whose use is a number that only grows, in the order in which they are checked."""
 _BY_NUMBER = frozenset(("turns", "tool_calls"))
 _NO_GUESS, _NOTHING = Quote(), Usage()
+
+
+def _now_s() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:  # a record is looked at when the run is over; loops have the same clock
+        return time.monotonic()
 
 
 def _limited(limits: Limits) -> _Amounts:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentkit.blocks import ToolCall, UserMessage
+from agentkit.errors import ConfigurationError
 from agentkit.events import Turn
-from agentkit.hooks import HookContext
+from agentkit.hooks import HookContext, Hooks
 from agentkit.models.base import ModelRequest
 from agentkit.toolset import ToolOutput
 
@@ -14,44 +17,26 @@ if TYPE_CHECKING:
     from agentkit.state import RunState
 
 
-async def before_turn(run: RunState) -> None:
-    """Append what the hooks say before a turn."""
-    for hooks in run.member.agent.hooks:
-        if text := await hooks.before_turn(_place(run)):
-            run.context = run.context.append(UserMessage.of(text))
+def watches_input(run: RunState) -> bool:
+    """Whether a guard wants to run beside the first answer."""
+    return any(type(each).watch_input is not Hooks.watch_input for each in run.hooks)
 
 
-async def before_model(run: RunState, request: ModelRequest) -> None:
-    """Show the hooks a request."""
-    for hooks in run.member.agent.hooks:
-        await hooks.before_model(_place(run), request)
+def watch_input(run: RunState) -> Coroutine[None, None, None] | None:
+    """Return the guards that run beside the first answer, if there are any and it is still to come.
+
+    They see the prompt that ends the context.
+    """
+    messages = run.context.messages
+    prompt = messages[-1] if messages else None
+    if run.turn or run.open is not None or not isinstance(prompt, UserMessage):
+        return None
+    return _watch(run, _place(run), prompt) if watches_input(run) else None
 
 
-async def after_model(run: RunState, turn: Turn) -> None:
-    """Show the hooks a complete turn."""
-    for hooks in run.member.agent.hooks:
-        await hooks.after_model(_place(run), turn)
-
-
-async def before_tool(run: RunState, call: ToolCall) -> ToolOutput | None:
-    """Return the first hook's answer to a call, if one has any."""
-    for hooks in run.member.agent.hooks:
-        if (output := await hooks.before_tool(_place(run), call)) is not None:
-            return output
-    return None
-
-
-async def after_tool(run: RunState, call: ToolCall, output: ToolOutput) -> ToolOutput:
-    """Return a call's output as the hooks leave it."""
-    for hooks in run.member.agent.hooks:
-        output = await hooks.after_tool(_place(run), call, output)
-    return output
-
-
-async def after_turn(run: RunState) -> None:
-    """Tell the hooks that a turn and its results are part of the context."""
-    for hooks in run.member.agent.hooks:
-        await hooks.after_turn(_place(run))
+async def _watch(run: RunState, at: HookContext[Any], prompt: UserMessage) -> None:
+    for hooks in run.hooks:
+        await hooks.watch_input(at, prompt)
 
 
 async def guard_input(run: RunState, prompt: UserMessage) -> None:
@@ -60,8 +45,56 @@ async def guard_input(run: RunState, prompt: UserMessage) -> None:
     Raises:
         Blocked: it may not.
     """
-    for hooks in run.member.agent.hooks:
+    for hooks in run.hooks:
         await hooks.guard_input(_place(run), prompt)
+
+
+async def before_turn(run: RunState) -> bool:
+    """Append what the hooks say before a turn; returns whether they said anything.
+
+    All or nothing: where one of them fails, nothing is appended.
+    """
+    context = run.context
+    for hooks in run.hooks:
+        text = await hooks.before_turn(replace(_place(run), context=context))
+        if text is not None and not isinstance(text, str):
+            raise ConfigurationError(
+                f"{type(hooks).__name__}.before_turn must return a text or None, got {text!r:.200}"
+            )
+        if text:
+            context = context.append(UserMessage.of(text))
+    has_more = context is not run.context
+    run.context = context
+    return has_more
+
+
+async def before_model(run: RunState, request: ModelRequest) -> None:
+    """Show the hooks a request."""
+    for hooks in run.hooks:
+        await hooks.before_model(_place(run), request)
+
+
+async def after_model(run: RunState, turn: Turn) -> None:
+    """Show the hooks a complete turn."""
+    for hooks in run.hooks:
+        await hooks.after_model(_place(run), turn)
+
+
+async def before_tool(run: RunState, call: ToolCall) -> ToolOutput | None:
+    """Return the first hook's answer to a call, if one has any."""
+    for hooks in run.hooks:
+        output = await hooks.before_tool(_place(run), call)
+        if output is not None:
+            return _checked(hooks, "before_tool", output, "a ToolOutput or None")
+    return None
+
+
+async def after_tool(run: RunState, call: ToolCall, output: ToolOutput) -> ToolOutput:
+    """Return a call's output as the hooks leave it."""
+    for hooks in run.hooks:
+        left = await hooks.after_tool(_place(run), call, output)
+        output = _checked(hooks, "after_tool", left, "a ToolOutput, as a rule `output` itself")
+    return output
 
 
 async def guard_output(run: RunState, output: object) -> None:
@@ -71,8 +104,22 @@ async def guard_output(run: RunState, output: object) -> None:
         Retry: the model should answer otherwise.
         Blocked: it may not.
     """
-    for hooks in run.member.agent.hooks:
+    for hooks in run.hooks:
         await hooks.guard_output(_place(run), output)
+
+
+async def after_turn(run: RunState) -> None:
+    """Tell the hooks that a turn and its results are part of the context."""
+    for hooks in run.hooks:
+        await hooks.after_turn(_place(run))
+
+
+def _checked(hooks: Hooks, method: str, output: object, wanted: str) -> ToolOutput:
+    if not isinstance(output, ToolOutput):
+        raise ConfigurationError(
+            f"{type(hooks).__name__}.{method} must return {wanted}, got {output!r:.200}"
+        )
+    return output
 
 
 def _place(run: RunState) -> HookContext[Any]:
@@ -83,4 +130,5 @@ def _place(run: RunState) -> HookContext[Any]:
         turn=run.turn,
         context=run.context,
         deps=run.member.agent.deps,
+        limits=run.budget.uses,
     )

@@ -16,6 +16,7 @@ from typing import TypeAlias, assert_never
 from agentkit import hooking
 from agentkit.asking import ModelTurn
 from agentkit.blocks import UserMessage
+from agentkit.bounds import Bounds
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
@@ -73,15 +74,21 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
         RunError: there is no answer; `partial` has the context and what was done.
         JournalError: a step could not be kept.
     """
-    events, telemetry = _run(run, prompt), run.services.telemetry
+    run.budget.begin()
+    bounds = Bounds(run)
+    events, telemetry = _run(run, prompt, bounds), run.services.telemetry
+    if run.budget.seconds_left is not None or hooking.watches_input(run):
+        events = bounds.within(events)
     async with aclosing(events if telemetry is None else telemetry.run(run, events)) as observed:
         async for event in observed:
             yield event
 
 
-async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
+async def _run(
+    run: RunState, prompt: UserMessage | None, bounds: Bounds
+) -> AsyncGenerator[Event, None]:
     try:
-        for begun in await _begin(run, prompt):
+        for begun in await _begin(run, prompt, bounds):
             yield begun
         for index in itertools.count(run.turn):
             run.turn = index
@@ -91,6 +98,7 @@ async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Even
                 async for event in asked:
                     yield event
             # 2. What it said becomes part of the context, and is acted on.
+            await bounds.passed()
             outcome = await _outcome(run, ask)
             match outcome:
                 case CallTools():
@@ -104,6 +112,7 @@ async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Even
                     run.context = run.context.append(ask.turn.message)
                     end = SavedEnd(text=ask.turn.message.text, finish=ask.turn.finish)
                     await run.commit("done", end)
+                    await hooking.after_turn(run)
                     yield ask.end
                     yield RunEnd(run.result(end, output))
                     return
@@ -127,16 +136,18 @@ async def _run(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Even
         raise
 
 
-async def _begin(run: RunState, prompt: UserMessage | None) -> list[Event]:
+async def _begin(run: RunState, prompt: UserMessage | None, bounds: Bounds) -> list[Event]:
     """Append the prompt, behind what has changed; returns the events that say so."""
     events: list[HandedOff | ContextCompacted | None] = []
     if run.open is None:
         events = [hand_over(run), tell_changes(run, run.turn)]
     if prompt is not None:
-        run.prompt = prompt.text
         await hooking.guard_input(run, prompt)
+        run.prompt = prompt.text
         run.context = run.context.append(prompt)
     await run.commit()
+    if (guard := hooking.watch_input(run)) is not None:
+        bounds.watch(guard)
     return [event for event in events if event is not None]
 
 
@@ -159,11 +170,20 @@ async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
             yield compaction
     # Again: a pause may have been asked for while the summary was written.
     if before_turn(run) is None:
-        await hooking.before_turn(run)
+        await _prepare(run, ask.index)
         async with aclosing(ask.events()) as model_events:
             async for event in model_events:
                 yield event
         await hooking.after_model(run, ask.turn)
+
+
+async def _prepare(run: RunState, index: int) -> None:
+    """Let the hooks say what they say before a turn: once, and kept before anything is sent."""
+    if run.prepared_turn != index:
+        has_more = await hooking.before_turn(run)
+        run.prepared_turn = index
+        if has_more:
+            await run.commit()
 
 
 async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
@@ -179,7 +199,7 @@ async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
     try:
         await hooking.guard_output(run, outcome.output)
     except Retry as problem:
-        return _again(run, ask.turn, BadOutput(str(problem)), ask.request.tool_choice)
+        return _again(run, ask.turn, problem, ask.request.tool_choice)
     return outcome
 
 
@@ -211,7 +231,7 @@ def decide(run: RunState, turn: Turn, choice: ToolChoice) -> Outcome:
         return _again(run, turn, problem, choice)
 
 
-def _again(run: RunState, turn: Turn, problem: BadOutput, choice: ToolChoice) -> Outcome:
+def _again(run: RunState, turn: Turn, problem: BadOutput | Retry, choice: ToolChoice) -> Outcome:
     if run.n_repairs >= run.member.agent.max_repairs:
         return Stop(
             OutputError(
@@ -259,7 +279,9 @@ def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextMan
     return nullcontext()
 
 
-def _correction(turn: Turn, problem: BadOutput, choice: ToolChoice) -> str:
+def _correction(turn: Turn, problem: BadOutput | Retry, choice: ToolChoice) -> str:
+    if isinstance(problem, Retry):
+        return f"Your answer is not accepted: {problem}\nAnswer again."
     if choice not in ("auto", "none"):
         return f"Your answer cannot be used: {problem}. Call a tool."
     cut = " It was cut off at the token limit; be shorter." if turn.finish == "length" else ""

@@ -32,6 +32,9 @@ class Memory:
     seen: frozenset[str]
     active: str | None = None
     """Who goes on after a handoff; None: who began."""
+    prepared_turn: int | None = None
+    """The turn for which the context has everything that comes before it, such as what hooks say;
+    None: there is none yet."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """Tool results that the context shows in part, whole, by handle. Handles are digests: a journal
     can keep each text once."""

@@ -29,6 +29,7 @@ from agentkit.waiting import Quote
 
 if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
+    from agentkit.hooks import Hooks
     from agentkit.models.base import ModelRequest
     from agentkit.quoting import RequestEstimate
     from agentkit.team.members import Member
@@ -110,6 +111,7 @@ class RunState:
         call_id: str | None = None,
         budget: Budget | None = None,
         services: RunServices | None = None,
+        hooks_above: tuple[Hooks, ...] = (),
     ) -> None:
         self.member = member
         self.agent_name = member.name
@@ -124,6 +126,8 @@ class RunState:
         """Of the agents that have taken part, by name. Those with limits have one below the run's.
         """
         self.services = services or RunServices()
+        self._hooks_above = hooks_above
+        """Those of the runs above that are for their whole team."""
         self.prompt = ""
         """The task, as text."""
         self.status: Status = "running"
@@ -159,6 +163,10 @@ class RunState:
         """After a summary that failed: the turn before which none is asked for again."""
         self.n_failed_summaries = 0
         self.pause_requested = False
+        self.prepared_turn: int | None = None
+        """The turn for which hooks have said all that they say before it."""
+        self.was_committed = False
+        """Whether anything of it may be in a journal."""
         self.n_repairs = 0
         """How often the model was asked to correct its answer."""
         self.sink: Callable[[Event], None] | None = None
@@ -182,7 +190,11 @@ class RunState:
 
     @staticmethod
     def restored(
-        member: Member, saved: SavedRun, services: RunServices, budget: Budget
+        member: Member,
+        saved: SavedRun,
+        services: RunServices,
+        budget: Budget,
+        hooks_above: tuple[Hooks, ...] = (),
     ) -> RunState:
         """Return the state of a run that was begun before, with all runs below it.
 
@@ -191,6 +203,7 @@ class RunState:
             saved: the run.
             services: `saved` has the runs below.
             budget: what was used before is counted already.
+            hooks_above: those of the runs above that are for their whole team.
         """
         run = RunState(
             member=member,
@@ -202,8 +215,11 @@ class RunState:
             call_id=saved.call_id,
             budget=budget,
             services=services,
+            hooks_above=hooks_above,
         )
         run._is_restored = True
+        run.was_committed = True
+        run.prepared_turn = saved.memory.prepared_turn
         run.agent_name = saved.agent
         run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
         run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
@@ -230,7 +246,7 @@ class RunState:
         budget = self.budget.below(member.agent.limits)
         if budget is not self.budget:
             restore_budget(budget, subtree(saved, self.services.saved))
-        below = RunState.restored(member, saved, self.services, budget)
+        below = RunState.restored(member, saved, self.services, budget, self._team_hooks)
         self._below.append(below)
         self._known[below.run_id] = below
         if (outcome := below.outcome) is not None:
@@ -269,6 +285,7 @@ class RunState:
             call_id=call_id,
             budget=self.budget.below(member.agent.limits),
             services=self.services,
+            hooks_above=self._team_hooks,
         )
         below.kept = self.kept  # its task may speak of them
         if fork:
@@ -276,6 +293,15 @@ class RunState:
             keep_role(below)
         self._below.append(below)
         return below
+
+    @property
+    def hooks(self) -> tuple[Hooks, ...]:
+        """Those that this run calls, in their order."""
+        return (*self._hooks_above, *self.member.agent.hooks)
+
+    @property
+    def _team_hooks(self) -> tuple[Hooks, ...]:
+        return tuple(each for each in self.hooks if each.whole_team)
 
     @property
     def outcome(self) -> Outcome | None:
@@ -316,7 +342,7 @@ class RunState:
         Raises:
             JournalError: it could not be kept.
         """
-        self.status, self.end = status, end
+        self.status, self.end, self.was_committed = status, end, True
         if self.services.journal is not None:
             await self.services.journal.save(self.saved())
 
@@ -375,6 +401,7 @@ class RunState:
             seen=self.seen,
             kept=self.kept,
             active=None if self.member.name == self.agent_name else self.member.name,
+            prepared_turn=self.prepared_turn,
         )
 
     @property

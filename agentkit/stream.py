@@ -131,7 +131,7 @@ class RunStream(Generic[Output]):
 
 async def _failed(run: RunState, error: Exception) -> None:
     """Keep how the run ended; it can be resumed where it was. The error itself counts more."""
-    if isinstance(error, JournalError):
-        return
+    if isinstance(error, JournalError) or not run.was_committed:
+        return  # what a guard did not let in is not kept
     with contextlib.suppress(JournalError):
         await run.commit("failed", SavedEnd(error=failure_text(error)))
