@@ -287,7 +287,8 @@ async def test_hooks_are_those_of_who_speaks() -> None:
     await agent.run("x")
 
     assert first.seen == [("asked", "triage"), ("turn", "triage")]
-    assert second.seen == [("asked", "refunds"), ("turn", "refunds"), ("asked", "refunds")]
+    assert second.seen[:3] == [("asked", "refunds"), ("turn", "refunds"), ("asked", "refunds")]
+    assert {agent for _, agent in second.seen} == {"refunds"}
 
 
 async def test_each_counts_its_own_turns() -> None:
@@ -382,14 +383,16 @@ async def test_a_summary_does_not_lose_the_role() -> None:
             return "She wants money."
         if request.agent == "triage":
             return TO_REFUNDS
-        return PAY if next(numbers) < 6 else "Paid."
+        return PAY if 0 < next(numbers) < 6 else "Paid."
 
     model = ScriptedModel(script)
     other = Refunds(
         max_turns=20,
-        compaction=CompactionRule(trigger_tokens=700, keep_turns=1, summary_tokens=50),
+        compaction=CompactionRule(trigger_tokens=1_000, keep_turns=1, summary_tokens=50),
     )
-    result = await Triage(model=model, handoffs=[other], compaction=None).run("x " * 1500)
+    agent = Triage(model=model, handoffs=[other], compaction=None)
+    first = await agent.run("Hello")
+    result = await agent.run("x " * 1500, context=first.context)
 
     summaries = [call for call in model.calls if "summary" in call.request.request_id]
     assert summaries
@@ -484,7 +487,10 @@ MISTAKES: list[tuple[Callable[[], Agent[Any, Any]], str]] = [
 async def test_desks_that_do_not_fit_together_are_refused(
     make: Callable[[], Agent[Any, Any]], message: str
 ) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    async def run() -> None:
         agent = make()
         agent.model = ScriptedModel(["x"])
         await agent.run("x")
+
+    with pytest.raises(ConfigurationError, match=message):
+        await run()
