@@ -16,6 +16,7 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.wiretap import listeners
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
+from agentkit.telemetry import ask_model
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 30.0
@@ -110,9 +111,7 @@ class ModelTurn:
     def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         for listener in listeners():
             listener.asked(request)
-        stream = self._run.member.model.stream(request)
-        telemetry = self._run.services.telemetry
-        return stream if telemetry is None else telemetry.request(self._run, request, stream)
+        return ask_model(self._run, request)
 
     def _answered(self, request: ModelRequest, turn: Turn) -> None:
         last = self._run.last_request

@@ -25,6 +25,7 @@ from agentkit.models.prices import prices_of
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
 from agentkit.team.joining import keep_role
+from agentkit.telemetry import ask_model
 from agentkit.telling import newer_front, renewed
 
 _LOGGER = logging.getLogger("agentkit.context")
@@ -149,7 +150,7 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
     turn: Turn | None = None
     has_failed = False
     try:
-        async with aclosing(run.member.model.stream(request)) as events:
+        async with aclosing(ask_model(run, request)) as events:
             async for event in events:
                 has_begun = True
                 builder.push(event)

@@ -44,3 +44,10 @@ class Telemetry(Protocol):
     def call(self, run: RunState, call: ToolCall) -> AbstractAsyncContextManager[CallSpan]:
         """Surround one tool call, in the task that runs it."""
         ...
+
+
+def ask_model(run: RunState, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+    """Ask the run's model, and trace the request if the run is traced."""
+    stream = run.member.model.stream(request)
+    telemetry = run.services.telemetry
+    return stream if telemetry is None else telemetry.request(run, request, stream)

@@ -18,7 +18,7 @@ from agentkit.events import Event
 from agentkit.limits import Limits
 from agentkit.result import Failed, Ok, Outcome
 from agentkit.saved import SavedRun
-from agentkit.state import ListenerFailed, RunContext, RunState
+from agentkit.state import ListenerFailed, RunContext, RunServices, RunState
 from agentkit.team.members import Member
 from agentkit.team.pinned import as_begun
 from agentkit.team.spawn import run_below
@@ -214,6 +214,7 @@ def _of_its_own(
         version=None if memory is None else memory.version,
         epoch=0 if memory is None else memory.epoch,
         budget=Budget(limits or parent.limits or Limits()),
+        services=RunServices(telemetry=parent.telemetry),
     )
 
 
