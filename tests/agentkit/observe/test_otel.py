@@ -16,6 +16,7 @@ from agentkit.errors import ApprovalRequired, ModelError, OutputError
 from agentkit.events import RunEnd, TextDelta
 from agentkit.saved import Approve
 from agentkit.testing import Call, ScriptedModel
+from tests.agentkit.digger import Digger
 from tests.agentkit.observe.spans import Seen, attributes
 
 
@@ -417,3 +418,22 @@ async def test_closing_what_telemetry_returns_closes_the_models_stream(seen: See
         await anext(events)
     assert len(closed) == 1
     assert closed[0].get_span_context().span_id == seen.one("chat scripted").context.span_id
+
+
+async def test_a_fan_out_outside_a_run_is_traced_as_its_parent_says(seen: Seen) -> None:
+    model = ScriptedModel({"reader": ["a", "b"]})
+    lead = Lead(model=model, telemetry=seen.telemetry)
+    await fan_out(lead, [(Reader, "a"), (Reader, "b")])
+    assert [span.parent for span in seen.named("invoke_agent reader")] == [None, None]
+
+
+async def test_a_request_for_a_summary_is_traced_and_later_requests_say_so(seen: Seen) -> None:
+    digger = Digger(12)
+    result = await digger.agent(telemetry=seen.telemetry).run("Dig.")
+    chats = seen.named("chat scripted")
+    assert len(chats) == len(result.requests)
+    [at] = [n for n, c in enumerate(chats) if "-summary-" in attributes(c)["agentkit.request.id"]]
+    compacted = [attributes(chat).get("gen_ai.conversation.compacted") for chat in chats]
+    assert compacted == [None] * (at + 1) + [True] * (len(chats) - at - 1)
+    [event] = seen.one("invoke_agent digger").events
+    assert event.name == "agentkit.context_compacted"
