@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.cli import app
-from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.kv.format import KvFormat, bytes_per_token
 from agentkit_runtime.kv.policy import policy
 from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.model.linear import WeightFormat
@@ -76,6 +76,19 @@ def test_every_format_and_policy_is_on_the_page() -> None:
     assert set(weights) == set(WeightFormat)
     for name in re.findall(r"^\| `\"(\w+)\"`", section("### What leaves first"), re.MULTILINE):
         policy(name)
+
+
+def test_what_a_token_takes_in_each_format_is_what_the_pool_takes() -> None:
+    rows = re.findall(
+        r"^\| `\"(\w+)\"` \| ([\d,]+) \| ([\d.]+) \|", section("### KV formats"), re.MULTILINE
+    )
+    smollm2 = {"n_layers": 30, "n_kv_heads": 3, "head_dim": 64}
+    half = bytes_per_token(KvFormat.FLOAT16, **smollm2)
+    assert {name for name, _, _ in rows} == set(KvFormat)
+    for name, takes, of_half in rows:
+        n_bytes = bytes_per_token(KvFormat(name), **smollm2)
+        assert takes == f"{n_bytes:,}", name
+        assert abs(float(of_half) - n_bytes / half) <= 0.00051, name
 
 
 def test_every_link_within_the_page_has_its_heading() -> None:

@@ -138,6 +138,16 @@ def test_few_tokens_are_computed_twice_rather_than_waited_for() -> None:
     assert all(r.reason is FinishReason.LENGTH for r in warm)
 
 
+def test_a_follower_starts_as_soon_as_all_but_its_last_token_is_there() -> None:
+    sim = simulation(2000, options=SchedulerOptions(step_tokens=49))
+    prompt = prompt_of(0, 200)
+    sim.add(prompt, 1)
+    sim.step()  # 49 tokens of it are there
+    short = sim.add(prompt[:50], 1, priority=Priority.INTERACTIVE)
+    sim.step()
+    assert short.reason is FinishReason.LENGTH
+
+
 def test_a_follower_does_not_wait_for_another_namespace() -> None:
     sim = simulation(2000, options=SchedulerOptions(step_tokens=200))
     prompt = prompt_of(0, 90)

@@ -74,7 +74,9 @@ def test_requests_with_the_same_prefix_load_it_once() -> None:
     assert {r.reason for r in requests} == {FinishReason.LENGTH}
 
 
-def test_nobody_waits_for_a_load_that_brings_less_than_is_worth_it() -> None:
+@pytest.mark.parametrize("cold", [0, 100])
+def test_nobody_waits_for_a_load_that_brings_less_than_is_worth_it(cold: int) -> None:
+    """Also where more is shared behind what it brings."""
     prompt = prompt_of(0, 112)
     sim = evicted([prompt], shared_min_tokens=32)
     sim.add(prompt[:97], 1)
@@ -83,7 +85,7 @@ def test_nobody_waits_for_a_load_that_brings_less_than_is_worth_it() -> None:
     sim.drain()
     assert sim.cache.peek(b"ns", pack(prompt)) == 97
     for i in range(2):
-        sim.add([*prompt, 1001 + i], 1)
+        sim.add([*prompt, *prompt_of(1, cold), 1001 + i], 1)
     sim.step()
     assert sim.scheduler.stats().following == 0
     assert sim.scheduler.stats().loading == 2
