@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Mapping
+import logging
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from agentkit.errors import LimitReached
 from agentkit.events import Event, ToolResultEvent
 from agentkit.hooking import after_tool, before_tool
 from agentkit.kept import shortened
-from agentkit.saved import Answered, Approve, Deny
+from agentkit.saved import Answered, Approve, Deny, checked_answer
 from agentkit.state import OpenTurn, RunContext, RunState
 from agentkit.telemetry import CallSpan
 from agentkit.toolset import (
@@ -24,7 +24,9 @@ from agentkit.toolset import (
     execute_calls,
     policy_of,
 )
-from agentkit.toolset.execute import Proceed
+from agentkit.toolset.execute import Proceed, parse_arguments
+
+_LOGGER = logging.getLogger("agentkit")
 
 _INTERRUPTED = ToolOutput.error(
     "This call was begun, and the process that ran it ended before there was a result. Whether it "
@@ -112,6 +114,7 @@ class CallBatch:
             if span is not None:
                 span.ended(output)
         self._keep(call, output)
+        await self._run.end_below(call.id)
         await self._run.commit()
         return output
 
@@ -119,11 +122,12 @@ class CallBatch:
         self, call: ToolCall, context: ToolContext[object], proceed: Proceed
     ) -> ToolOutput:
         policy = policy_of(self._run.member.toolset.get(call.name))
+        self._turn.waiting.discard(call.id)
         if call.id in self._turn.interrupted and not (policy.idempotent or policy.resumes):
             return _INTERRUPTED
         answer = self._turn.answers.get(call.id)
         if answer is None and self._must_ask(policy, call, context):
-            answer = await self._run.member.agent.approve(call, context)
+            answer = checked_answer(await self._run.member.agent.approve(call, context))
         elif answer is None:
             answer = Approve()
         match answer:
@@ -156,13 +160,19 @@ class CallBatch:
 
     def _must_ask(self, policy: ToolPolicy, call: ToolCall, context: ToolContext[object]) -> bool:
         needs = policy.requires_approval
-        if isinstance(needs, bool):
-            return needs
+        if needs is False or (self._allowed is not None and call.name not in self._allowed):
+            return False
         try:
-            arguments = json.loads(call.arguments or "{}")
+            arguments = parse_arguments(call.arguments)
         except ValueError:
             return False  # it cannot run, and the model is told why
-        return not isinstance(arguments, Mapping) or bool(needs(arguments, context))
+        if needs is True:
+            return True
+        try:
+            return bool(needs(arguments, context))
+        except Exception:
+            _LOGGER.exception("requires_approval of %r failed, so a person is asked", call.name)
+            return True
 
     async def _started(self, call: ToolCall, policy: ToolPolicy) -> None:
         """Keep that a call is begun, where that matters."""

@@ -141,8 +141,9 @@ def _decode_class(kind: Any, data: Any, pool: Pool | None) -> Any:
         return data  # what an output is made of; its type is known to who asks
     hints = _hints(cast(Any, kind))
     _checked(data, isinstance(data, dict) and data.keys() <= hints.keys(), kind)
+    given = {item.name for item in fields(cast(Any, kind)) if item.init}
     return cast(Any, kind)(
-        **{name: decode(hints[name], value, pool) for name, value in data.items()}
+        **{name: decode(hints[name], data[name], pool) for name in data if name in given}
     )
 
 

@@ -41,7 +41,7 @@ class RunRecord:
     For `fan_out` that is the order of the tasks.
     """
     children: tuple[Outcome, ...]
-    """The runs directly below, in the order in which they ended."""
+    """The runs directly below that have ended, in the order in which they were begun."""
     total_s: float
     """How long the run took."""
 

@@ -7,6 +7,7 @@ in `agentkit.saved_json`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -48,6 +49,19 @@ class Approve:
     """JSON text to run it with in place of the model's; the model is told so."""
     kind: Literal["approve"] = field(default="approve", init=False)
 
+    def __post_init__(self) -> None:
+        if self.arguments is None:
+            return
+        try:
+            is_object = isinstance(json.loads(self.arguments), dict)
+        except (TypeError, ValueError):
+            is_object = False
+        if not is_object:
+            raise ConfigurationError(
+                f"Approve(arguments=...) must be the JSON text of an object, or None for the "
+                f"model's own; got {self.arguments!r:.200}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Deny:
@@ -70,6 +84,19 @@ Answer: TypeAlias = Approve | Deny | Answered
 """What a person says to a call that waits for approval."""
 
 
+def checked_answer(answer: object) -> Answer | None:
+    """Return the answer to a call; None if there is none yet.
+
+    Raises:
+        ConfigurationError: it is something else.
+    """
+    if answer is None or isinstance(answer, Approve | Deny | Answered):
+        return answer
+    raise ConfigurationError(
+        f"the answer to a call must be Approve(), Deny(reason) or Answered(content), got {answer!r}"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTurn:
     """A turn of the model whose calls have not all been answered."""
@@ -81,6 +108,8 @@ class SavedTurn:
     """Ids of calls that were begun; without a result, nobody knows what they have done."""
     waiting: frozenset[str] = frozenset()
     """Ids of calls that wait for a person, here or in a run below."""
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """What people have said to calls that waited, by call id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +132,8 @@ class SavedRun:
     """The run above, if any."""
     call_id: str | None
     """The call of the run above that began it."""
+    number: int = 0
+    """How many runs the run above had begun before it."""
     path: tuple[str, ...]
     agent: str
     """Name of the agent that began it."""
@@ -242,10 +273,6 @@ def answers_by_run(paused: PausedRun, answers: Answers) -> Mapping[str, Mapping[
                 f"the answer for {key!r} fits {what}; those that wait are "
                 f"{[each.id for each in pending]!r}"
             )
-        if not isinstance(answer, Approve | Deny | Answered):
-            raise ConfigurationError(
-                f"the answer for {key!r} must be Approve(), Deny(reason) or Answered(content), "
-                f"got {answer!r}"
-            )
+        checked_answer(answer)
         found.setdefault(meant[0].run_id, {})[meant[0].call.id] = answer
     return found

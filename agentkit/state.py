@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import sys
 import time
@@ -20,6 +21,7 @@ from agentkit.events import Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
 from agentkit.journal import Journal
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
+from agentkit.output import BadOutput
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult
 from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
 from agentkit.telemetry import Telemetry
@@ -58,16 +60,17 @@ class OpenTurn:
         answers: Mapping[str, Answer] | None = None,
     ) -> None:
         self.message = message
-        self.answers = answers or {}
+        self.answers = {**({} if saved is None else saved.answers), **(answers or {})}
         """What people have said to calls that waited, by call id."""
         self.results: dict[str, ToolResult] = {} if saved is None else dict(saved.results)
         """Of the calls that are done, by call id."""
         self.started: set[str] = set() if saved is None else set(saved.started)
         """Ids of calls that were begun."""
-        self.interrupted: frozenset[str] = frozenset(self.started - self.results.keys())
+        self.waiting: set[str] = set() if saved is None else set(saved.waiting)
+        """Ids of calls that wait for a person, until they are taken up again."""
+        done = self.results.keys() | self.waiting
+        self.interrupted: frozenset[str] = frozenset(self.started - done)
         """Ids of calls that another process has begun, and did not end."""
-        self.waiting: set[str] = set()
-        """Ids of calls that wait for a person."""
 
     def answer(self) -> ToolMessage:
         """Return the results in call order; calls without one say so."""
@@ -77,12 +80,17 @@ class OpenTurn:
                 or ToolResult(
                     call_id=call.id,
                     name=call.name,
-                    content=_NOT_APPROVED if call.id in self.waiting else _CANCELLED,
+                    content=self._why_not(call.id),
                     is_error=True,
                 )
                 for call in self.message.calls
             )
         )
+
+    def _why_not(self, call_id: str) -> str:
+        if call_id in self.waiting:
+            return _NOT_APPROVED
+        return _CANCELLED if call_id in self.started else _NOT_RUN
 
     def saved(self) -> SavedTurn:
         """Return its value."""
@@ -91,6 +99,7 @@ class OpenTurn:
             results=dict(self.results),
             started=frozenset(self.started),
             waiting=frozenset(self.waiting),
+            answers=dict(self.answers),
         )
 
 
@@ -109,6 +118,7 @@ class RunState:
         session: str | None = None,
         parent: str | None = None,
         call_id: str | None = None,
+        number: int = 0,
         budget: Budget | None = None,
         services: RunServices | None = None,
         hooks_above: tuple[Hooks, ...] = (),
@@ -121,6 +131,7 @@ class RunState:
         self.session = session or self.run_id
         self.parent = parent
         self.call_id = call_id
+        self.number = number
         self.budget = budget or Budget(Limits())
         self._budgets = {member.name: self.budget}
         """Of the agents that have taken part, by name. Those with limits have one below the run's.
@@ -132,6 +143,8 @@ class RunState:
         """The task, as text."""
         self.status: Status = "running"
         self.end: SavedEnd | None = None
+        self.outcome: Outcome | None = None
+        """How it ended, for the run above."""
         self.turn = 0
         """Number of the open turn, or of the next one."""
         self._first_turn = 0
@@ -180,11 +193,12 @@ class RunState:
         """What `begin_epoch` has replaced, until the model has answered in the new epoch."""
         self._requests: list[RequestRecord] = []
         self._below: list[RunState] = []
-        self._children: list[Outcome] = []
         self._known: dict[str, RunState] = {}
         """Runs below that were begun by another process, by id."""
         self._labels: Counter[tuple[int, str | None, str]] = Counter()
         self._is_restored = False
+        self._n_steps = self._n_saved = 0
+        self._saving = asyncio.Lock()
         self._began_at = time.time()
         self._started_s = time.monotonic()
 
@@ -213,6 +227,7 @@ class RunState:
             session=saved.session,
             parent=saved.parent,
             call_id=saved.call_id,
+            number=saved.number,
             budget=budget,
             services=services,
             hooks_above=hooks_above,
@@ -232,9 +247,11 @@ class RunState:
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
         if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
             run.status, run.end = saved.status, saved.end
-        for below in services.saved.values():
-            if below.parent == saved.run_id:
-                run._restore_below(below)
+        below = [each for each in services.saved.values() if each.parent == saved.run_id]
+        for each in sorted(below, key=lambda each: each.number):
+            run._restore_below(each)
+        if saved.parent is not None:
+            run.outcome = run._saved_outcome()
         return run
 
     def _restore_below(self, saved: SavedRun) -> None:
@@ -249,8 +266,6 @@ class RunState:
         below = RunState.restored(member, saved, self.services, budget, self._team_hooks)
         self._below.append(below)
         self._known[below.run_id] = below
-        if (outcome := below.outcome) is not None:
-            self._children.append(outcome)
 
     def child(
         self, member: Member, label: str, call_id: str | None = None, *, fork: bool = False
@@ -268,10 +283,13 @@ class RunState:
         from agentkit.team.joining import forked, keep_role
 
         place = (self.turn, call_id, label)
-        run_id = _child_id(self.run_id, *place, self._labels[place])
-        self._labels[place] += 1
-        if (known := self._known.get(run_id)) is not None:
-            return known
+        while True:
+            run_id = _child_id(self.run_id, *place, self._labels[place])
+            self._labels[place] += 1
+            if (known := self._known.get(run_id)) is not None:
+                return known
+            if run_id not in self.services.saved:  # there may be one that cannot go on
+                break
         begun = forked(self, member) if fork else member.begun()
         below = RunState(
             member=begun.member,
@@ -283,6 +301,7 @@ class RunState:
             run_id=run_id,
             parent=self.run_id,
             call_id=call_id,
+            number=len(self._below),
             budget=self.budget.below(member.agent.limits),
             services=self.services,
             hooks_above=self._team_hooks,
@@ -303,15 +322,17 @@ class RunState:
     def _team_hooks(self) -> tuple[Hooks, ...]:
         return tuple(each for each in self.hooks if each.whole_team)
 
-    @property
-    def outcome(self) -> Outcome | None:
-        """How the run ended, if it has."""
+    def _saved_outcome(self) -> Outcome | None:
         if self.end is None:
             return None
         if self.end.error is not None:
             error = RestoredFailure(self.end.error)
             return Failed(path=self.path, task=self.prompt, error=error, record=self.record())
-        return Ok(path=self.path, task=self.prompt, result=self.result(self.end))
+        try:
+            return Ok(path=self.path, task=self.prompt, result=self.result(self.end))
+        except BadOutput as problem:  # the agent's output type has changed since
+            error = RestoredFailure(f"its answer does not fit the output type any more: {problem}")
+            return Failed(path=self.path, task=self.prompt, error=error, record=self.record())
 
     def result(self, end: SavedEnd, output: object = None) -> RunResult[object]:
         """Return the result of a run that has its answer."""
@@ -343,8 +364,16 @@ class RunState:
             JournalError: it could not be kept.
         """
         self.status, self.end, self.was_committed = status, end, True
-        if self.services.journal is not None:
-            await self.services.journal.save(self.saved())
+        if self.services.journal is None:
+            return
+        self._n_steps += 1
+        step = self._n_steps
+        async with self._saving:
+            # Calls that end together are one save: who waited here may be kept already.
+            if self._n_saved < step:
+                step = self._n_steps
+                await self.services.journal.save(self.saved())
+                self._n_saved = step
 
     def saved(self) -> SavedRun:
         """Return the run as data."""
@@ -352,6 +381,7 @@ class RunState:
             run_id=self.run_id,
             parent=self.parent,
             call_id=self.call_id,
+            number=self.number,
             path=self.path,
             agent=self.agent_name,
             session=self.session,
@@ -461,7 +491,7 @@ class RunState:
     @property
     def is_begun(self) -> bool:
         """Whether the context has the task already, as in a run that is gone on with."""
-        return self._is_restored
+        return bool(self.prompt)
 
     @property
     def is_below(self) -> bool:
@@ -515,9 +545,16 @@ class RunState:
         self._requests.append(record)
         self.budget.count_request(record, guess)
 
-    def count_child(self, outcome: Outcome) -> None:
-        """Keep how a run below ended."""
-        self._children.append(outcome)
+    async def end_below(self, call_id: str) -> None:
+        """A call has its result: what it has begun, and was cut off, does not go on any more.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
+        for below in self._below:
+            is_over = below.call_id == call_id and below.status == "running"
+            if is_over and isinstance(below.outcome, Failed):
+                await below.commit("failed", SavedEnd(error=below.outcome.reason))
 
     def emit_from_below(self, event: OwnEvent | SubagentEvent, below: RunState) -> None:
         """Pass on an event of a run below, flat: with the path of the run that it is of."""
@@ -538,7 +575,7 @@ class RunState:
             context=self.closed_context,
             messages=self.new_messages,
             requests=tuple(self._all_requests()),
-            children=tuple(self._children),
+            children=tuple(each.outcome for each in self._below if each.outcome is not None),
             total_s=time.monotonic() - self._started_s,
         )
 
@@ -599,6 +636,7 @@ def _n_calls(run: SavedRun) -> int:
 
 
 _CANCELLED = "This call was cancelled before it had a result. Whether it had an effect is unknown."
+_NOT_RUN = "This call was not run: the run ended before."
 _NOT_APPROVED = "This call was not run: it waits for approval."
 
 

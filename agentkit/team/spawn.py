@@ -50,7 +50,7 @@ async def run_below(
         result = await _drive(run, prompt, parent, on_begin)
         outcome = Ok(path=run.path, task=task, result=result)
     except asyncio.CancelledError as error:
-        parent.count_child(Failed(path=run.path, task=task, error=error, record=run.record()))
+        run.outcome = Failed(path=run.path, task=task, error=error, record=run.record())
         raise
     except AssertionError as error:
         parent.broken = error
@@ -66,7 +66,7 @@ async def run_below(
         conversation_ended(run)
         if on_begin is not None:
             on_begin()
-    parent.count_child(outcome)
+    run.outcome = outcome
     return outcome
 
 

@@ -139,7 +139,7 @@ async def _execute(
     if allowed is not None and call.name not in allowed:
         return ToolOutput.error(_masked(call.name, toolset, allowed))
     try:
-        parsed = _parse(call.arguments if arguments is None else arguments)
+        parsed = parse_arguments(call.arguments if arguments is None else arguments)
     except ValueError as error:
         return ToolOutput.error(
             f"The arguments of {call.name!r} are not usable: {error}. "
@@ -197,8 +197,8 @@ async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
         await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
 
 
-def _parse(text: str) -> dict[str, object]:
-    """Parse the arguments strictly. Blank text counts as no arguments, as many models write it.
+def parse_arguments(text: str) -> dict[str, object]:
+    """Parse arguments strictly. Blank text counts as no arguments, as many models write it.
 
     Raises:
         ValueError: with a message for the model.

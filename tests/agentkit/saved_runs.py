@@ -26,7 +26,7 @@ from agentkit.caching.verdict import Cause, Difference, Shortfall, Verdict
 from agentkit.context import Context, Document, SystemPart, SystemText
 from agentkit.errors import RestoredFailure
 from agentkit.result import Failed, Ok, RunRecord, RunResult
-from agentkit.saved import Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
+from agentkit.saved import Answered, Approve, Deny, Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
 from agentkit.usage import Timing, Usage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -89,6 +89,13 @@ def contexts(draw: st.DrawFn) -> Context:
     return context
 
 
+answers = (
+    st.builds(Approve, st.none() | st.just('{"a":1}'))
+    | st.builds(Deny, texts)
+    | st.builds(Answered, texts, st.booleans())
+)
+
+
 @st.composite
 def turns(draw: st.DrawFn) -> SavedTurn:
     message = draw(assistant_messages(min_calls=1))
@@ -99,6 +106,7 @@ def turns(draw: st.DrawFn) -> SavedTurn:
         results={call.id: draw(result_of(call)) for call in done},
         started=draw(ids),
         waiting=draw(ids),
+        answers=draw(st.dictionaries(names, answers, max_size=2)),
     )
 
 
@@ -177,6 +185,7 @@ runs = st.builds(
     run_id=names,
     parent=st.none() | names,
     call_id=st.none() | names,
+    number=counts,
     path=paths,
     agent=names,
     session=names,
