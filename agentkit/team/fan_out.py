@@ -91,8 +91,9 @@ async def fan_out(
             fills the cache for the others. None does so where the model needs it; True everywhere:
             then nobody's time to first token contains the wait for another's prefill.
         within: the context of the tool that calls this, if one does: then events, usage and
-            outcomes become part of that run; its limits, its journal and its people's answers hold
-            for the tasks, too, and after a crash or a pause those that are done are not run again.
+            outcomes become part of that run; its limits, its journal and people's answers hold for
+            the tasks, too. After a pause the tool is called again, and tasks that are done are not
+            run again. For the same after a crash make it `@tool(idempotent=True)`.
         context: a conversation of the parent that forked tasks begin from; within a run it is that
             run's.
         limits: how much all tasks together may use, in place of the parent's; within a run, that
