@@ -29,6 +29,7 @@ from agentkit.errors import (
     MissingExtra,
     ModelError,
     OutputError,
+    PriceUnknown,
     RequestRefused,
     RunError,
     TurnLimitReached,
@@ -37,7 +38,7 @@ from agentkit.errors import (
 from agentkit.hooks import HookContext, Hooks
 from agentkit.journal import Journal, JournalError, MemoryJournal
 from agentkit.knowledge import Knowledge
-from agentkit.limits import Limits
+from agentkit.limits import Limits, LimitUse
 from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
@@ -72,6 +73,7 @@ __all__ = [
     "JournalError",
     "Knowledge",
     "LimitReached",
+    "LimitUse",
     "Limits",
     "McpServer",
     "MemoryJournal",
@@ -84,6 +86,7 @@ __all__ = [
     "OutputError",
     "PausedRun",
     "PendingCall",
+    "PriceUnknown",
     "RequestRefused",
     "Retry",
     "RunError",

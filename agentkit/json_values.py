@@ -10,6 +10,7 @@ import functools
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from agentkit.blocks import (
@@ -63,6 +64,8 @@ def encode(value: Any, pool: Pool | None) -> Any:
     match value:
         case None | bool() | int() | float() | str():
             return value
+        case Decimal():
+            return str(value)
         case Context() if pool is not None:
             indices = [pool.add(segment) for segment in value]
             return {"segments": indices, "digest": value.digest}
@@ -128,6 +131,8 @@ def _decode_class(kind: Any, data: Any, pool: Pool | None) -> Any:
     if kind in _MESSAGES:
         message = _message(data, pool)
         return _checked(message, isinstance(message, kind), kind)
+    if kind is Decimal:
+        return Decimal(_checked(data, isinstance(data, str), str))
     if kind is Context:
         return _context(data, pool)
     if kind is RequestRecord:

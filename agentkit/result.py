@@ -11,6 +11,7 @@ from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
 from agentkit.events import FinishReason
+from agentkit.limits import LimitUse
 from agentkit.usage import Timing, Usage
 
 Output = TypeVar("Output")
@@ -44,6 +45,8 @@ class RunRecord:
     """The runs directly below that have ended, in the order in which they were begun."""
     total_s: float
     """How long the run took."""
+    limits: tuple[LimitUse, ...] = ()
+    """The run's limits, and what it has used of them so far; `left` is what remains."""
 
     @property
     def usage(self) -> Usage:

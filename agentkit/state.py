@@ -577,6 +577,7 @@ class RunState:
             requests=tuple(self._all_requests()),
             children=tuple(each.outcome for each in self._below if each.outcome is not None),
             total_s=time.monotonic() - self._started_s,
+            limits=self.budget.uses,
         )
 
     @property
