@@ -1,0 +1,276 @@
+"""One save: what it writes, and whether it may."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Table, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.dml import Insert
+
+from agentkit.caching.ledger.amounts import AtLeast, plain
+from agentkit.caching.report import RequestRecord
+from agentkit.journal import JournalError
+from agentkit.saved import SavedRun
+from agentkit.store.deltas import Step, first_step, kept_digest, next_step
+from agentkit.store.reading import read_run
+from agentkit.store.schema import chain, kept, runs, segments, steps
+
+_REMEMBERED = 4_096
+"""Runs whose last value is kept in memory, so that a save need not read it."""
+_TASK_SHOWN = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """What the requests of a run come to."""
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    output_tokens: int = 0
+    usd: AtLeast = field(default_factory=AtLeast)
+    n_unpriced: int = 0
+
+    def plus(self, requests: Iterable[RequestRecord]) -> Sums:
+        """Return the sums with more requests."""
+        more = list(requests)
+        usages, verdicts = [each.usage for each in more], [each.verdict for each in more]
+        costs = [each.cost for each in verdicts if each is not None]
+        usd = AtLeast.of(None if cost is None else cost.total for cost in costs)
+        return Sums(
+            input_tokens=self.input_tokens + sum(each.input_tokens or 0 for each in usages),
+            cache_read_tokens=self.cache_read_tokens
+            + sum(each.cache_read_tokens or 0 for each in usages),
+            output_tokens=self.output_tokens + sum(each.output_tokens or 0 for each in usages),
+            usd=self.usd.plus(usd),
+            n_unpriced=self.n_unpriced + verdicts.count(None),
+        )
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The values of the columns in `runs`."""
+        return {
+            "input_tokens": self.input_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "output_tokens": self.output_tokens,
+            "usd": plain(self.usd.known),
+            "n_cost_unknown": self.usd.unknown,
+            "n_unpriced": self.n_unpriced,
+        }
+
+    @staticmethod
+    def of_row(row: RowMapping) -> Sums:
+        """Return those of a row of `runs`."""
+        return Sums(
+            input_tokens=row["input_tokens"],
+            cache_read_tokens=row["cache_read_tokens"],
+            output_tokens=row["output_tokens"],
+            usd=AtLeast(Decimal(row["usd"]), row["n_cost_unknown"]),
+            n_unpriced=row["n_unpriced"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A run as it was saved last."""
+
+    id: int
+    n_steps: int
+    run: SavedRun
+    sums: Sums
+
+
+class Latest:
+    """The last values of the latest runs, by run id."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Known] = OrderedDict()
+
+    def get(self, run_id: str) -> Known | None:
+        """Return a run's last value, if it is known."""
+        return self._known.get(run_id)
+
+    def put(self, known: Mapping[str, Known]) -> None:
+        """Keep the values of a transaction that is done."""
+        for run_id, each in known.items():
+            self._known[run_id] = each
+            self._known.move_to_end(run_id)
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all: they are read again where they are needed."""
+        self._known.clear()
+
+
+def save_run(connection: Connection, owner: str, run: SavedRun, known: Known | None) -> Known:
+    """Write what is new in a run, and return it as the last value.
+
+    Args:
+        connection: in a transaction that may write.
+        owner: who saves.
+        run: the run after a step.
+        known: its last value, where that is in memory.
+
+    Raises:
+        JournalError: the run is somebody else's now, or cannot begin.
+    """
+    if known is None:
+        known = _begun(connection, owner, run)
+    step = next_step(run, known.run) if known.n_steps else first_step(run)
+    if step is None:
+        if run.parent is None:
+            raise JournalError(
+                f"run {run.run_id!r} is in the journal already, and this is not how it went on: "
+                "another run goes on with it, or has its id. Resume it with "
+                f"agent.resume({run.run_id!r}), or give a new run_id"
+            )
+        step = first_step(run)  # its agent has changed, so it was begun again
+    sums = (Sums() if step.kind == "begin" else known.sums).plus(step.requests)
+    now = time.time()
+    _count_step(connection, owner, run, known, sums, now)
+    write_step(connection, known.id, known.n_steps, step, now)
+    return Known(id=known.id, n_steps=known.n_steps + 1, run=run, sums=sums)
+
+
+def _begun(connection: Connection, owner: str, run: SavedRun) -> Known:
+    """Return the last value of a run that is not in memory; a row is made for a new one."""
+    row = connection.execute(select(runs).where(runs.c.run_id == run.run_id)).mappings().first()
+    if row is not None:
+        saved = read_run(connection, row)
+        return Known(id=row["id"], n_steps=row["n_steps"], run=saved, sums=Sums.of_row(row))
+    now, root = time.time(), run.run_id if run.parent is None else _root(connection, owner, run)
+    values = {
+        "run_id": run.run_id,
+        "parent": run.parent,
+        "root": root,
+        "session": run.session,
+        "user": run.user,
+        "tenant": run.tenant,
+        "agent": run.agent,
+        "task": run.prompt[:_TASK_SHOWN],
+        "status": run.status,
+        "turn": run.turn,
+        "began_at": run.began_at,
+        "saved_at": now,
+        "total_s": run.total_s,
+        "n_requests": 0,
+        **Sums().columns,
+        "n_steps": 0,
+        "owner": owner,
+    }
+    made = connection.execute(insert_new(connection, runs).values(values).returning(runs.c.id))
+    if (number := made.scalar()) is None:
+        raise _not_begun(connection, run)
+    return Known(id=number, n_steps=0, run=run, sums=Sums())
+
+
+def _root(connection: Connection, owner: str, run: SavedRun) -> str:
+    """Return the root of the run's tree, whose owner does not change meanwhile."""
+    above = select(runs.c.root, runs.c.owner).where(runs.c.run_id == run.parent)
+    row = connection.execute(above.with_for_update(read=True)).first()
+    if row is None:
+        raise JournalError(f"run {run.parent!r}, which began this one, is not in the journal")
+    if row.owner != owner:
+        raise _lost(str(run.parent))
+    return str(row.root)
+
+
+def _not_begun(connection: Connection, run: SavedRun) -> JournalError:
+    busy = select(runs.c.run_id, runs.c.status).where(
+        runs.c.session == run.session,
+        runs.c.agent == run.agent,
+        runs.c.parent.is_(None),
+        runs.c.status.in_(("running", "paused")),
+    )
+    row = connection.execute(busy).first()
+    if row is None or row.run_id == run.run_id:
+        return JournalError(f"the run id {run.run_id!r} is taken: give another one")
+    return JournalError(
+        f"the session {run.session!r} has the run {row.run_id!r}, which is {row.status}: "
+        f"a conversation goes on with one run at a time; first resume it with "
+        f"agent.resume({row.run_id!r})"
+    )
+
+
+def _count_step(
+    connection: Connection, owner: str, run: SavedRun, known: Known, sums: Sums, now: float
+) -> None:
+    mine = (runs.c.id == known.id, runs.c.owner == owner, runs.c.n_steps == known.n_steps)
+    values = {
+        "status": run.status,
+        "turn": run.turn,
+        "began_at": run.began_at,
+        "task": run.prompt[:_TASK_SHOWN],
+        "saved_at": now,
+        "total_s": run.total_s,
+        "n_requests": len(run.requests),
+        "n_steps": known.n_steps + 1,
+        **sums.columns,
+    }
+    try:
+        done = connection.execute(update(runs).where(*mine).values(values))
+    except IntegrityError:
+        raise JournalError(
+            f"run {run.run_id!r} cannot go on: a later run of the session {run.session!r} is "
+            "going on already"
+        ) from None
+    if done.rowcount != 1:
+        raise _lost(run.run_id)
+
+
+def _lost(run_id: str) -> JournalError:
+    return JournalError(
+        f"run {run_id!r} is no longer ours: another process goes on with it, or it was deleted. "
+        "It ends here; nothing that was saved is lost"
+    )
+
+
+def write_step(connection: Connection, run: int, number: int, step: Step, now: float) -> None:
+    """Write a step, and the segments that are new with it."""
+    kept_rows = [(handle, kept_digest(text), text) for handle, text in step.kept.items()]
+    data = {row.segment.digest: row.segment.data for row in step.rows}
+    data |= {key: text.encode() for _, key, text in kept_rows}
+    _insert_many(
+        connection, segments, [{"digest": key, "data": value} for key, value in data.items()]
+    )
+    links = [
+        {
+            "digest": row.digest,
+            "parent": row.parent,
+            "segment": row.segment.digest,
+            "depth": row.depth,
+        }
+        for row in step.rows
+    ]
+    _insert_many(connection, chain, links)
+    handles = [{"run": run, "handle": handle, "segment": key} for handle, key, _ in kept_rows]
+    _insert_many(connection, kept, handles)
+    values = {
+        "run": run,
+        "number": number,
+        "kind": step.kind,
+        "turn": step.turn,
+        "saved_at": now,
+        "head": step.head,
+        "data": step.data,
+    }
+    connection.execute(insert(steps), values)
+
+
+def _insert_many(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        connection.execute(insert_new(connection, table), rows)
+
+
+def insert_new(connection: Connection, table: Table) -> Insert:
+    """Return the statement that inserts rows, and leaves alone those that are there."""
+    if connection.dialect.name == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()

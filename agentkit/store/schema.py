@@ -1,0 +1,135 @@
+"""The tables, and which version of them a database has."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    inspect,
+    select,
+    text,
+)
+
+from agentkit.journal import JournalError
+
+VERSION = 1
+"""Of the tables. Grows when older versions of agentkit could not use what newer ones make."""
+
+metadata = MetaData()
+
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")
+
+version = Table("agentkit_version", metadata, Column("version", Integer, primary_key=True))
+
+segments = Table(
+    "agentkit_segments",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+"""Pieces of contexts, and long tool results, each once, whoever holds it."""
+
+chain = Table(
+    "agentkit_chain",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("parent", Text, index=True),
+    Column("segment", Text, ForeignKey("agentkit_segments.digest"), nullable=False, index=True),
+    Column("depth", Integer, nullable=False),
+)
+"""Contexts: the digest of one names its last segment and the context before that. Conversations
+that begin alike share their rows."""
+
+runs = Table(
+    "agentkit_runs",
+    metadata,
+    Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False, unique=True),
+    Column("parent", Text),
+    Column("root", Text, nullable=False, index=True),
+    Column("session", Text, nullable=False, index=True),
+    Column("user", Text, nullable=False, index=True),
+    Column("tenant", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("began_at", Float(53), nullable=False),
+    Column("saved_at", Float(53), nullable=False),
+    Column("total_s", Float(53), nullable=False),
+    Column("n_requests", Integer, nullable=False),
+    Column("input_tokens", _NUMBER, nullable=False),
+    Column("cache_read_tokens", _NUMBER, nullable=False),
+    Column("output_tokens", _NUMBER, nullable=False),
+    Column("usd", Text, nullable=False),
+    Column("n_cost_unknown", Integer, nullable=False),
+    Column("n_unpriced", Integer, nullable=False),
+    Column("n_steps", Integer, nullable=False),
+    Column("owner", Text, nullable=False),
+)
+"""What is listed of each run, and whose it is. What it consists of is in its steps."""
+
+_GOES_ON = text("parent IS NULL AND status IN ('running', 'paused')")
+Index(
+    "agentkit_runs_going_on",
+    runs.c.session,
+    runs.c.agent,
+    unique=True,
+    sqlite_where=_GOES_ON,
+    postgresql_where=_GOES_ON,
+)
+"""A conversation has one run at a time, whoever begins it."""
+
+steps = Table(
+    "agentkit_steps",
+    metadata,
+    Column("run", _NUMBER, ForeignKey("agentkit_runs.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("turn", Integer, nullable=False),
+    Column("saved_at", Float(53), nullable=False),
+    Column("head", Text, ForeignKey("agentkit_chain.digest"), index=True),
+    Column("data", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""What each save has added to its run. `head` is the context, where it is another than before."""
+
+kept = Table(
+    "agentkit_kept",
+    metadata,
+    Column("run", _NUMBER, ForeignKey("agentkit_runs.id"), primary_key=True),
+    Column("handle", Text, primary_key=True),
+    Column("segment", Text, ForeignKey("agentkit_segments.digest"), nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+"""Long tool results of which a context shows a part."""
+
+
+def prepare(connection: Connection, where: str) -> None:
+    """Make the tables in a new database.
+
+    Raises:
+        JournalError: the database has those of another version.
+    """
+    if not inspect(connection).has_table(version.name):
+        metadata.create_all(connection)
+        connection.execute(insert(version).values(version=VERSION))
+        return
+    found = connection.execute(select(version.c.version)).scalar()
+    if found != VERSION:
+        age = "a newer" if found is not None and found > VERSION else "another"
+        raise JournalError(
+            f"the database {where} was made by {age} version of agentkit: its tables have version "
+            f"{found!r}, and this one uses version {VERSION!r}. Export the runs with "
+            "the version that wrote them, and import them into a new database"
+        )

@@ -1,0 +1,191 @@
+"""One thread that owns the database's connection; saves that wait together are one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
+
+from agentkit.journal import JournalError
+from agentkit.saved import SavedRun
+from agentkit.store.engine import MODE, name_of
+from agentkit.store.saving import Known, Latest, save_run
+
+Value = TypeVar("Value")
+
+_BATCH = 64
+"""Saves in one transaction, at most."""
+_TRIES = 5
+"""How often a transaction is tried that the server gave up in favour of another one."""
+_FIRST_WAIT_S = 0.01
+
+
+class _Save:
+    def __init__(self, run: SavedRun) -> None:
+        self.run = run
+        self.loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self.loop.create_future()
+
+    def answer(self, error: Exception | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop has ended, and nobody waits
+            self.loop.call_soon_threadsafe(self._answer, error)
+
+    def _answer(self, error: Exception | None) -> None:
+        if self.done.cancelled():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
+
+
+class Worker:
+    """Runs everything that touches the database, one after the other."""
+
+    def __init__(self, engine: Engine, owner: str) -> None:
+        self.engine = engine
+        self.latest = Latest()
+        self.owner = owner
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="agentkit-journal")
+        self._waiting: deque[_Save] = deque()
+        self._is_closed = False
+
+    async def save(self, run: SavedRun) -> None:
+        """Keep what is new in a run. If this is cancelled, it is kept nevertheless.
+
+        Raises:
+            JournalError: it was not kept.
+        """
+        save = _Save(run)
+        self._check_open()
+        self._waiting.append(save)
+        self._thread.submit(self._save_waiting)
+        await save.done
+
+    async def write(self, work: Callable[[Connection], Value]) -> Value:
+        """Return what `work` returns, in a transaction that may write.
+
+        Raises:
+            JournalError: the database failed.
+        """
+        return await self._call(lambda: self._transaction(work))
+
+    async def read(self, work: Callable[[Connection], Value]) -> Value:
+        """Return what `work` returns; it sees the database as it is at one moment.
+
+        Raises:
+            JournalError: the database failed.
+        """
+        return await self._call(lambda: self._reading(work))
+
+    async def outside(self, work: Callable[[Connection], Value]) -> Value:
+        """Return what `work` returns, outside of any transaction.
+
+        Raises:
+            JournalError: the database failed.
+        """
+        return await self._call(lambda: self._outside(work))
+
+    def prepare(self, work: Callable[[Connection], None]) -> None:
+        """Do the first work, and wait for it.
+
+        Raises:
+            JournalError: the database failed.
+        """
+        self._thread.submit(self._transaction, work).result()
+
+    def close(self) -> None:
+        """Wait until everything is done, and close the connections. Idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._thread.submit(self.engine.dispose)
+            self._thread.shutdown(wait=True)
+
+    async def _call(self, work: Callable[[], Value]) -> Value:
+        self._check_open()
+        return await asyncio.wrap_future(self._thread.submit(work))
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise JournalError(f"the journal {name_of(self.engine)} is closed")
+
+    # In the thread.
+
+    def _save_waiting(self) -> None:
+        batch: list[_Save] = []
+        while self._waiting and len(batch) < _BATCH:
+            batch.append(self._waiting.popleft())
+        if len(batch) > 1 and self._try_saving(batch) is None:
+            batch_errors: list[tuple[_Save, Exception | None]] = [(save, None) for save in batch]
+        else:
+            # One by one: what is wrong with one of them must not harm the others.
+            batch_errors = [(save, self._try_saving([save])) for save in batch]
+        for save, error in batch_errors:
+            save.answer(error)
+
+    def _try_saving(self, batch: list[_Save]) -> Exception | None:
+        try:
+            self.latest.put(self._transaction(lambda connection: self._save(connection, batch)))
+        except Exception as error:
+            return error
+        return None
+
+    def _save(self, connection: Connection, batch: list[_Save]) -> dict[str, Known]:
+        saved: dict[str, Known] = {}
+        for each in batch:
+            run = each.run
+            known = saved.get(run.run_id) or self.latest.get(run.run_id)
+            saved[run.run_id] = save_run(connection, self.owner, run, known)
+        return saved
+
+    def _transaction(self, work: Callable[[Connection], Value]) -> Value:
+        for tries in range(1, _TRIES + 1):
+            try:
+                with self._errors(), self.engine.begin() as connection:
+                    return work(connection)
+            except _GivenUp:
+                if tries == _TRIES:
+                    raise
+                time.sleep(_FIRST_WAIT_S * 2**tries)
+        raise AssertionError("the loop returns or raises")
+
+    def _reading(self, work: Callable[[Connection], Value]) -> Value:
+        with self._errors(), self._connect("read", "REPEATABLE READ") as connection:
+            with connection.begin():
+                return work(connection)
+
+    def _outside(self, work: Callable[[Connection], Value]) -> Value:
+        with self._errors(), self._connect("outside", "AUTOCOMMIT") as connection:
+            return work(connection)
+
+    def _connect(self, mode: str, isolation: str) -> Connection:
+        """Return a connection; in SQLite the mode says everything."""
+        options = {MODE: mode}
+        if self.engine.dialect.name == "postgresql":
+            options["isolation_level"] = isolation
+        return self.engine.execution_options(**options).connect()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            kind = _GivenUp if _was_given_up(error) else JournalError
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            raise kind(f"the journal {name_of(self.engine)} failed: {cause}") from error
+
+
+class _GivenUp(JournalError):
+    """The server has ended the transaction in favour of another one; it may be tried again."""
+
+
+def _was_given_up(error: SQLAlchemyError) -> bool:
+    state = getattr(getattr(error, "orig", None), "sqlstate", None)
+    return isinstance(error, OperationalError) and state in ("40001", "40P01")
