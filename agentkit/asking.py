@@ -88,7 +88,7 @@ class ModelTurn:
                         builder.push(event)
                         yield event
                 self._turn = turn = builder.finish()
-                run.count_turn(turn)
+                run.count_turn(turn, estimate.used(builder))
             except (asyncio.CancelledError, GeneratorExit):
                 if has_begun:
                     # It ends here, and yet the provider wants to be paid for what it did.

@@ -503,10 +503,10 @@ class RunState:
         if not self._is_restored:
             self._began_at, self._started_s = time.time(), time.monotonic()
 
-    def count_turn(self, turn: Turn) -> None:
-        """Count a request that has led to a turn of this run."""
+    def count_turn(self, turn: Turn, guess: Quote) -> None:
+        """Count a request that has led to a turn of this run; see `count_request`."""
         self.budget.count_turn()
-        self.count_request(turn.usage, turn.timing, turn.verdict, model=turn.model)
+        self.count_request(turn.usage, turn.timing, turn.verdict, model=turn.model, guess=guess)
 
     def count_broken(self, builder: TurnBuilder, estimate: RequestEstimate | None) -> None:
         """Count a request whose answer broke off; without an estimate, before it began."""

@@ -19,7 +19,8 @@ from agentkit.testing import ScriptedModel
 from agentkit.usage import Timing, Usage
 
 _AT = datetime(2026, 11, 27, 12, tzinfo=UTC)
-RATES = Rates(input=Decimal(3), read=Decimal("0.3"), output=Decimal(15))
+RATES = Rates(input=Decimal(3), read=Decimal("0.3"), output=Decimal(5_000))
+"""An answer of a hundred tokens costs half a dollar at most."""
 
 
 def verdict(usd: str | None, model: str = "priced") -> Verdict:
