@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -160,7 +161,8 @@ async def test_on_a_terminal_the_last_picture_stays() -> None:
 
 
 def _rows(text: str) -> list[str]:
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+    plain = re.sub(r"\x1b\[[^A-Za-z]*[A-Za-z]", "", text)
+    return [line.rstrip() for line in plain.splitlines() if line.strip()]
 
 
 async def test_what_the_run_raises_goes_through() -> None:
