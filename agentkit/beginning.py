@@ -105,16 +105,17 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
 
 async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) -> RunState:
     journal = _journal(agent, options)
-    if isinstance(options.resume, PausedRun):
-        paused = options.resume
-        if journal is not None:
-            await journal.claim(paused.run_id)
-    elif journal is None:
-        raise ConfigurationError(
-            f"resume({options.resume!r}) needs the journal that has the run: give journal=..."
-        )
+    resume = options.resume
+    if journal is not None:
+        # What the journal has counts: somebody may have gone on with this pause already.
+        run_id = resume.run_id if isinstance(resume, PausedRun) else str(resume)
+        paused = PausedRun(runs=await journal.claim(run_id))
+    elif isinstance(resume, PausedRun):
+        paused = resume
     else:
-        paused = PausedRun(runs=await journal.claim(str(options.resume)))
+        raise ConfigurationError(
+            f"resume({resume!r}) needs the journal that has the run: give journal=..."
+        )
     saved = paused.runs[0]
     if saved.agent != root.name:
         raise ContextMismatch(
