@@ -34,7 +34,8 @@ def subagent(agent: AnyAgent | type[AnyAgent], *, context: Beginning = "fresh") 
         context: `"fresh"`: rules, tools, its role, and the task. `"fork"`: the parent's
             conversation up to the turn that calls it, then its role and the task. A fork reads all
             of that from the parent's cache, and needs no long tasks; but it carries it in each of
-            its requests.
+            its requests. Give it the parent's output type: hosted providers key entries by the form
+            of the answer, so with another one less is read.
 
     Raises:
         ConfigurationError: the context is neither.

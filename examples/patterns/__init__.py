@@ -1,0 +1,1 @@
+"""Twenty lines each: orchestrations that need no classes of their own, on `run` and `fan_out`."""
