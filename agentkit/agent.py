@@ -7,8 +7,8 @@ import difflib
 import inspect
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import MappingProxyType, TracebackType
 from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
 
@@ -21,7 +21,7 @@ from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
 from agentkit.hooks import Hooks
-from agentkit.journal import Journal
+from agentkit.journal import Journal, JournalError
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
@@ -411,6 +411,24 @@ class Agent(Generic[Deps, Output]):
         latest = [*self._memories.items(), (context.digest, memory)]
         self._memories = dict(latest[-_MEMORIES_KEPT:])
 
+    @contextmanager
+    def holding(self, run_id: str | None) -> Iterator[None]:
+        """Keep others from going on with the same run at the same time, with this agent.
+
+        Raises:
+            JournalError: somebody does.
+        """
+        if run_id is None:
+            yield
+            return
+        if run_id in self._held:
+            raise JournalError(f"the run {run_id!r} is under way already, with this agent")
+        self._held |= {run_id}
+        try:
+            yield
+        finally:
+            self._held -= {run_id}
+
     def _check_no_loop(self, method: str) -> None:
         if _is_in_event_loop():
             raise AgentkitError(
@@ -447,6 +465,8 @@ class Agent(Generic[Deps, Output]):
     _desk: Desk | None = None
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
+    _held: frozenset[str] = frozenset()
+    """Ids of runs that are under way, where they were known before."""
     _memories: Mapping[str, Memory] = MappingProxyType({})
     """What is known of the latest conversations, by the digest of their contexts."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -12,7 +12,7 @@ from agentkit.errors import ConfigurationError, ContextMismatch
 from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
-from agentkit.state import RunServices, RunState, restore_budget
+from agentkit.state import OpenTurn, RunServices, RunState, restore_budget
 from agentkit.team.pinned import as_begun
 
 if TYPE_CHECKING:
@@ -32,6 +32,25 @@ class RunOptions:
     journal: Journal | None = None
     resume: PausedRun | str | None = None
     answers: Answers = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.resume, PausedRun | str | None):
+            raise ConfigurationError(
+                f"resume takes a PausedRun, e.g. error.paused, or a run's id; got {self.resume!r}"
+            )
+        if not isinstance(self.answers, Mapping):
+            raise ConfigurationError(
+                f"answers must be a dict of answers by PendingCall.id, got {self.answers!r:.200}"
+            )
+
+    @property
+    def id(self) -> str | None:
+        """The run's id, where it is known before it begins."""
+        return (
+            self.resume.run_id
+            if isinstance(self.resume, PausedRun)
+            else (self.resume or self.run_id)
+        )
 
 
 class RunKeywords(TypedDict, total=False):
@@ -91,12 +110,13 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
     services = RunServices(
         journal=_journal(agent, options), telemetry=agent.telemetry, user=options.user
     )
+    await _check_new(options.run_id, services.journal)
     budget = Budget(options.limits or agent.limits or Limits())
     given, memory = options.context, None
     if given is not None:
         memory = agent.memory_of(given)
     elif (last := await _last_of_session(root, options, services)) is not None:
-        given, memory = last.context, last.memory
+        given, memory = OpenTurn.closed(last), last.memory
     run = _begun(root, given, options, services, budget)
     if given is not None:
         run.recall(memory)
@@ -105,18 +125,12 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
 
 async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) -> RunState:
     journal = _journal(agent, options)
-    resume = options.resume
-    if journal is not None:
-        # What the journal has counts: somebody may have gone on with this pause already.
-        run_id = resume.run_id if isinstance(resume, PausedRun) else str(resume)
-        paused = PausedRun(runs=await journal.claim(run_id))
-    elif isinstance(resume, PausedRun):
-        paused = resume
-    else:
-        raise ConfigurationError(
-            f"resume({resume!r}) needs the journal that has the run: give journal=..."
-        )
+    paused = await _claimed(options.resume, journal)
     saved = paused.runs[0]
+    if saved.parent is not None:
+        raise ConfigurationError(
+            f"run {saved.run_id!r} is a part of run {saved.parent!r}: resume that one"
+        )
     if saved.agent != root.name:
         raise ContextMismatch(
             f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {root.name!r}"
@@ -132,6 +146,40 @@ async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) ->
     budget = Budget(options.limits or agent.limits or Limits())
     restore_budget(budget, paused.runs)
     return RunState.restored(member, saved, services, budget)
+
+
+async def _claimed(given: PausedRun | str | None, journal: Journal | None) -> PausedRun:
+    """Return the run that is to go on, as the journal has it."""
+    if isinstance(given, PausedRun):
+        if journal is None:
+            return given
+        known = await journal.load(given.run_id)
+        if known and _places(known) != _places(given.runs):
+            raise JournalError(
+                f"the run {given.run_id!r} has gone on since it was paused here: "
+                f"go on with agent.resume({given.run_id!r})"
+            )
+        for run in () if known else given.runs:
+            await journal.save(run)  # it was paused where there was no journal
+        return PausedRun(runs=await journal.claim(given.run_id))
+    if journal is None:
+        raise ConfigurationError(
+            f"resume({given!r}) needs the journal that has the run: give journal=..."
+        )
+    return PausedRun(runs=await journal.claim(str(given)))
+
+
+def _places(runs: Iterable[SavedRun]) -> Mapping[str, object]:
+    """Where each of the runs is."""
+    return {run.run_id: (run.status, run.turn, run.context.digest, run.open_turn) for run in runs}
+
+
+async def _check_new(run_id: str | None, journal: Journal | None) -> None:
+    if run_id is not None and journal is not None and await journal.load(run_id):
+        raise JournalError(
+            f"there is a run {run_id!r} already: resume it with agent.resume({run_id!r}), "
+            "or give another run_id"
+        )
 
 
 def _begun(

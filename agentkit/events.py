@@ -155,6 +155,16 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The run begins, or goes on. The first event."""
+
+    run_id: str
+    agent: str
+    """Who is asked first."""
+    kind: Literal["run_started"] = field(default="run_started", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnd:
     """The model's turn is complete and part of the context."""
 
@@ -258,7 +268,8 @@ class RunEnd:
 
 
 OwnEvent: TypeAlias = (
-    ModelEvent
+    RunStarted
+    | ModelEvent
     | TurnEnd
     | TurnDropped
     | ContextCompacted

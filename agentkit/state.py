@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import sys
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult
@@ -18,11 +19,11 @@ from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
 from agentkit.events import Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
-from agentkit.journal import Journal
+from agentkit.journal import Journal, JournalError
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
 from agentkit.output import BadOutput
-from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult
+from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
 from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext
@@ -91,6 +92,14 @@ class OpenTurn:
         if call_id in self.waiting:
             return _NOT_APPROVED
         return _CANCELLED if call_id in self.started else _NOT_RUN
+
+    @staticmethod
+    def closed(run: SavedRun) -> Context:
+        """Return a saved run's context with its open turn; calls without a result say so."""
+        if run.open_turn is None:
+            return run.context
+        turn = OpenTurn(run.open_turn.message, run.open_turn)
+        return run.context.append(turn.message, turn.answer())
 
     def saved(self) -> SavedTurn:
         """Return its value."""
@@ -178,8 +187,8 @@ class RunState:
         self.pause_requested = False
         self.prepared_turn: int | None = None
         """The turn for which hooks have said all that they say before it."""
-        self.was_committed = False
-        """Whether anything of it may be in a journal."""
+        self._last_kept: SavedRun | None = None
+        """What the journal has of it, at least."""
         self.n_repairs = 0
         """How often the model was asked to correct its answer."""
         self.sink: Callable[[Event], None] | None = None
@@ -233,7 +242,7 @@ class RunState:
             hooks_above=hooks_above,
         )
         run._is_restored = True
-        run.was_committed = True
+        run._last_kept = saved
         run.prepared_turn = saved.memory.prepared_turn
         run.agent_name = saved.agent
         run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
@@ -363,7 +372,7 @@ class RunState:
         Raises:
             JournalError: it could not be kept.
         """
-        self.status, self.end, self.was_committed = status, end, True
+        self.status, self.end = status, end
         if self.services.journal is None:
             return
         self._n_steps += 1
@@ -371,9 +380,33 @@ class RunState:
         async with self._saving:
             # Calls that end together are one save: who waited here may be kept already.
             if self._n_saved < step:
-                step = self._n_steps
-                await self.services.journal.save(self.saved())
-                self._n_saved = step
+                step, run = self._n_steps, self.saved()
+                await self.services.journal.save(run)
+                self._n_saved, self._last_kept = step, run
+
+    async def failed(self, error: BaseException) -> None:
+        """Keep that the run ended here, at the last step that was kept. `error` counts more.
+
+        Calls that the step has not answered are open in it, so that whoever resumes the run may
+        still do them, though the context here has them as cancelled.
+        """
+        journal, last = self.services.journal, self._last_kept
+        is_over = self.status in ("done", "paused") or isinstance(error, JournalError)
+        if journal is None or last is None or is_over:
+            return
+        self.status, self.end = "failed", SavedEnd(error=failure_text(error))
+        seconds = time.monotonic() - self._started_s
+        async with self._saving:
+            with contextlib.suppress(JournalError):
+                await journal.save(
+                    replace(
+                        last,
+                        status=self.status,
+                        end=self.end,
+                        requests=tuple(self._requests),
+                        total_s=seconds,
+                    )
+                )
 
     def saved(self) -> SavedRun:
         """Return the run as data."""

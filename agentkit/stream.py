@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
@@ -12,11 +12,10 @@ from agentkit.beginning import RunOptions, begin_run
 from agentkit.blocks import UserMessage
 from agentkit.context import Context
 from agentkit.errors import AgentkitError
-from agentkit.events import Event, RunEnd, RunPaused
-from agentkit.journal import JournalError
+from agentkit.events import Event, RunEnd, RunPaused, RunStarted
 from agentkit.loop import run_loop
-from agentkit.result import RunRecord, RunResult, failure_text
-from agentkit.saved import PausedRun, SavedEnd
+from agentkit.result import RunRecord, RunResult
+from agentkit.saved import PausedRun
 from agentkit.state import RunState
 
 if TYPE_CHECKING:
@@ -105,21 +104,18 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            self._run = run = await begin_run(self._agent, team.root, self._options)
-            run.pause_requested = self._pause_requested
-            try:
-                if run.status == "done":
-                    assert run.end is not None, "a run that is done has its end"
-                    yield self._ended(RunEnd(run.result(run.end)))
-                    return
-                async with aclosing(run_loop(run, self._prompt)) as events:
-                    async for event in events:
-                        yield self._ended(event)
-            except Exception as error:
-                await _failed(run, error)
-                raise
-            finally:
-                self._agent.remember(run.closed_context, run.memory)
+            with self._agent.holding(self._options.id):
+                self._run = run = await begin_run(self._agent, team.root, self._options)
+                run.pause_requested = self._pause_requested
+                try:
+                    async with aclosing(_events(run, self._prompt)) as events:
+                        async for event in events:
+                            yield self._ended(event)
+                except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+                    await run.failed(error)
+                    raise
+                finally:
+                    self._agent.remember(run.closed_context, run.memory)
 
     def _ended(self, event: Event) -> Event:
         if isinstance(event, RunEnd):
@@ -129,9 +125,12 @@ class RunStream(Generic[Output]):
         return event
 
 
-async def _failed(run: RunState, error: Exception) -> None:
-    """Keep how the run ended; it can be resumed where it was. The error itself counts more."""
-    if isinstance(error, JournalError) or not run.was_committed:
-        return  # what a guard did not let in is not kept
-    with contextlib.suppress(JournalError):
-        await run.commit("failed", SavedEnd(error=failure_text(error)))
+async def _events(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
+    yield RunStarted(run_id=run.run_id, agent=run.member.name)
+    if run.status == "done":
+        assert run.end is not None, "a run that is done has its end"
+        yield RunEnd(run.result(run.end))
+        return
+    async with aclosing(run_loop(run, prompt)) as events:
+        async for event in events:
+            yield event

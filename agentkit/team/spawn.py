@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from typing import get_args
 
 from agentkit.blocks import UserMessage
-from agentkit.events import RunEnd
+from agentkit.events import ModelEvent, RunEnd, RunStarted
 from agentkit.hints import conversation_ended
 from agentkit.journal import JournalError
 from agentkit.loop import run_loop
@@ -15,6 +16,8 @@ from agentkit.result import Failed, Ok, Outcome, RunResult
 from agentkit.saved import SavedEnd
 from agentkit.state import ListenerFailed, RunState
 from agentkit.toolset import Suspended
+
+_MODEL_EVENTS = get_args(ModelEvent)
 
 
 async def run_below(
@@ -76,9 +79,10 @@ async def _drive(
     result: RunResult[object] | None = None
     # One that was begun before has its task in its context already.
     task = prompt if not run.is_begun else None
+    parent.emit_from_below(RunStarted(run_id=run.run_id, agent=run.member.name), run)
     async with aclosing(run_loop(run, task)) as events:
         async for event in events:
-            if on_begin is not None:
+            if on_begin is not None and isinstance(event, _MODEL_EVENTS):
                 on_begin()
             parent.emit_from_below(event, run)
             if isinstance(event, RunEnd):

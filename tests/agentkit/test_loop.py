@@ -32,6 +32,7 @@ from agentkit.events import (
     ModelEvent,
     RunEnd,
     RunPaused,
+    RunStarted,
     TextDelta,
     ToolCallStarted,
     ToolResultEvent,
@@ -74,6 +75,7 @@ def test_the_stream_tells_everything_in_order_and_ends_with_the_result() -> None
 
     kinds = [event.kind for event in events if event.kind != "tool_call_arguments"]
     assert kinds == [
+        "run_started",
         "text_delta",
         "tool_call_started",
         "usage",
@@ -458,7 +460,9 @@ async def test_a_pause_before_the_first_event_asks_nothing() -> None:
     stream = Agent(model=model).stream("x")
     stream.pause()
 
-    assert [event async for event in stream] == [RunPaused(0)]
+    started, paused = [event async for event in stream]
+    assert isinstance(started, RunStarted)
+    assert paused == RunPaused(0)
     assert model.calls == ()
 
 

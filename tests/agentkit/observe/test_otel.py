@@ -300,6 +300,7 @@ async def test_a_stream_may_be_closed_by_another_task_than_the_one_that_read_it(
 
 
 async def _first(events: Any) -> Any:
+    await anext(events)  # the run's start
     return await anext(events)
 
 
@@ -415,7 +416,7 @@ async def test_closing_what_telemetry_returns_closes_the_models_stream(seen: See
 
     agent = Lead(model=Leaky(["a long answer"]), telemetry=seen.telemetry)
     async with agent.stream("x") as events:
-        await anext(events)
+        await _first(events)
     assert len(closed) == 1
     assert closed[0].get_span_context().span_id == seen.one("chat scripted").context.span_id
 
