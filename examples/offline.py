@@ -25,12 +25,17 @@ class Scripted(ScriptedModel):
         return self._cache.count(request)
 
 
-def arguments(doc: str | None, argv: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line: `--model local:smollm2`, `--model anthropic:...`; none is offline."""
+def arguments(doc: str | None, argv: list[str] | None, **others: str) -> argparse.Namespace:
+    """Read the command line: `--model local:smollm2`, `--model anthropic:...`; none is offline.
+
+    Other options take their help text, and are None if they are not given.
+    """
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", help="a model string; without it, a script answers, offline")
+    for name, text in others.items():
+        parser.add_argument(f"--{name}", help=text)
     return parser.parse_args(argv)
 
 
