@@ -26,6 +26,7 @@ from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
+from agentkit.output import OutputType
 from agentkit.result import RunResult
 from agentkit.saved import Answer, Answers, Memory, PausedRun
 from agentkit.stream import RunStream
@@ -113,8 +114,12 @@ class Agent(Generic[Deps, Output]):
     desk: those that are reached by handoffs from who begins. A class that is there already means
     that agent.
     """
-    output_type: type[Output] = cast("type[Output]", None)
-    """What the answer must be: `str`, a pydantic model, a dataclass, or a list of those."""
+    output_type: OutputType[Output] = cast("type[Output]", None)
+    """What the answer must be: `str`, a pydantic model, a dataclass, a `TypedDict`, a list, an
+    enum, a `Literal`, a number; or a list of such types, of which it must be one.
+
+    With `str` among them, as in `[Report, str]`, the model may also answer in words.
+    """
     settings: Settings = Settings()
     """How the model generates."""
     tenant: str = ""
@@ -170,7 +175,7 @@ class Agent(Generic[Deps, Output]):
         tools: Sequence[ToolSource] | None = None,
         subagents: Sequence[Subagent] | None = None,
         handoffs: Sequence[Agent[Any, Any] | type[Agent[Any, Any]] | str] | None = None,
-        output_type: type[Output] | None = None,
+        output_type: OutputType[Output] | None = None,
         settings: Settings | None = None,
         tenant: str | None = None,
         max_turns: int | None = None,
@@ -191,6 +196,7 @@ class Agent(Generic[Deps, Output]):
             if value is not _OF_CLASS and (value is not None or key == "compaction"):
                 setattr(self, key, value)
         self.name = self.name or _name_of(type(self))
+        self._has_output_type = self.output_type is not None or type(self) is not Agent
         if self.output_type is None:
             self.output_type = _declared_output(type(self))
         check_configuration(self)
@@ -325,6 +331,13 @@ class Agent(Generic[Deps, Output]):
         """Answer a call whose tool requires approval; None: the run pauses until a person does."""
         return None
 
+    async def check_output(self, output: Output) -> None:
+        """Check an answer that fits the output type, with `self.deps` for example.
+
+        Raises:
+            Retry: the model reads the text and answers again, as often as `max_repairs` says.
+        """
+
     # What the team asks an agent for.
 
     @property
@@ -444,6 +457,11 @@ class Agent(Generic[Deps, Output]):
             )
         self._check_known(name)
         object.__setattr__(self, name, value)
+        if name == "__orig_class__" and not self._has_output_type:
+            # Of `Agent[None, Finding](...)`, which come after `__init__`.
+            declared = get_args(value)[1:]
+            if declared and not isinstance(declared[0], TypeVar):
+                self.output_type = declared[0]
         if name == "deps":
             others = () if self._desk is None else self._desk.others
             for subagent in (*(self._subagents or ()), *others):
@@ -455,6 +473,7 @@ class Agent(Generic[Deps, Output]):
 
     # State of its own. Class-level defaults, for attributes that are set before super().__init__().
     _is_initialised: bool = False
+    _has_output_type: bool = True
     _made_at: tuple[str, int] | None = None
     _planned: Plan | None = None
     _is_fixed: bool = False

@@ -34,6 +34,7 @@ _LIMITS = {
     "knowledge_tokens": 0,
 }
 _HOOKS = ("tool_choice", "allowed_tools", "volatile")
+_AWAITED = {"approve": "self, call, context", "check_output": "self, output"}
 
 
 def check_configuration(agent: Agent[Any, Any]) -> None:
@@ -119,6 +120,7 @@ def check_hooks(agent: Agent[Any, Any]) -> None:
                 f"{where}{inspect.signature(method)} cannot take the number of the turn; "
                 f"write: def {hook}(self, turn: int)"
             )
+    _check_awaited(agent)
 
 
 def message_of(prompt: object, context: object) -> UserMessage | None:
@@ -183,6 +185,15 @@ def _check_agent(agent: Agent[Any, Any], given: object, what: str, fix: str) -> 
     if isinstance(given, Agent) or (isinstance(given, type) and issubclass(given, Agent)):
         return
     raise ConfigurationError(f"agent {agent.name!r}: {given!r} is no {what}; {fix}")
+
+
+def _check_awaited(agent: Agent[Any, Any]) -> None:
+    for name, parameters in _AWAITED.items():
+        if not inspect.iscoroutinefunction(getattr(agent, name)):
+            raise ConfigurationError(
+                f"{type(agent).__name__}.{name} must be asynchronous; "
+                f"write: async def {name}({parameters})"
+            )
 
 
 def _takes_turn(method: Any) -> bool:

@@ -197,6 +197,7 @@ async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:
     if not isinstance(outcome, Finish):
         return outcome
     try:
+        await run.member.agent.check_output(outcome.output)
         await hooking.guard_output(run, outcome.output)
     except Retry as problem:
         return _again(run, ask.turn, problem, ask.request.tool_choice)

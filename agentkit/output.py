@@ -1,17 +1,39 @@
-"""Output types: what the final answer must be, and how an answer's text becomes a value."""
+"""Output types: what the final answer must be, and how an answer's text becomes a value.
+
+How the model is held to it is the adapter's choice, and never changes the list of tools: by a
+schema of the API (Anthropic, Gemini, OpenAI), by a grammar (local models), or by words at the very
+end of the request (where neither exists). What does not fit is corrected by the loop in each case.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+)
 
+from agentkit.answer_form import is_object, without_object
 from agentkit.errors import ConfigurationError
+from agentkit.toolset.errors import Retry
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
 Output = TypeVar("Output")
+OutputType: TypeAlias = type[Output] | Sequence[type[Output]]
+"""What an answer must be: a type, or a list of types of which it must be one."""
 
 _MAX_PROBLEMS = 5
 """Problems that the model is told of at once."""
@@ -38,32 +60,104 @@ class OutputSpec(Generic[Output]):
     """
 
 
-def output_spec(output_type: type[Output]) -> OutputSpec[Output]:
+def output_spec(output_type: OutputType[Output]) -> OutputSpec[Output]:
     """Prepare an output type: `str`, or anything that pydantic can validate.
+
+    A union with `str` in it also takes text that is no JSON, as it is. Validators of the type may
+    raise `ValueError` or `Retry`; the model reads the text and corrects its answer.
 
     Raises:
         ConfigurationError: the type has no JSON schema.
     """
-    if output_type is str:
+    kind = one_type(output_type)
+    if kind is str:
         return OutputSpec(schema=None, parse=cast("Callable[[str], Output]", str))
-    from pydantic import PydanticUserError, TypeAdapter, ValidationError
+    from pydantic import PydanticUserError, TypeAdapter
 
     try:
-        adapter = TypeAdapter(output_type)
+        adapter: TypeAdapter[Output] = TypeAdapter(kind)
         schema = adapter.json_schema()
     except PydanticUserError as error:
         raise ConfigurationError(
             f"output_type {output_type!r} has no JSON schema: {error.message}; "
             "use str, a pydantic model, a dataclass, or a list of those"
         ) from error
+    reader = _Reader(adapter, may_be_inside=not is_object(schema), may_be_text=_has_text(kind))
+    return OutputSpec(schema=schema, parse=reader.read)
 
-    def parse(text: str) -> Output:
+
+def one_type(output_type: Any) -> Any:
+    """Return an output type as one type: of a list or tuple of types, their union.
+
+    Raises:
+        ConfigurationError: the list is empty.
+    """
+    if not isinstance(output_type, list | tuple):
+        return output_type
+    if not output_type:
+        raise ConfigurationError("output_type is an empty list: give at least one type, or str")
+    return Union[tuple(output_type)]  # noqa: UP007  (it is not written, but made)
+
+
+class _Reader(Generic[Output]):
+    """Turns the text of an answer into its value."""
+
+    def __init__(
+        self, adapter: TypeAdapter[Output], *, may_be_inside: bool, may_be_text: bool
+    ) -> None:
+        self._adapter = adapter
+        self._may_be_inside = may_be_inside
+        """Whether an API may have been asked for it as the one member of an object."""
+        self._may_be_text = may_be_text
+
+    def read(self, text: str) -> Output:
+        """Return the value.
+
+        Raises:
+            BadOutput: the text does not fit.
+        """
+        from pydantic import ValidationError
+
+        json_text = _without_fence(text)
         try:
-            return adapter.validate_json(_without_fence(text))
+            return self._validated(json_text)
         except ValidationError as error:
+            if self._may_be_text and not _is_structured(json_text):
+                return cast("Output", text)
             raise BadOutput(_problems(error)) from error
+        except Retry as problem:
+            raise BadOutput(str(problem)) from problem
 
-    return OutputSpec(schema=schema, parse=parse)
+    def _validated(self, json_text: str) -> Output:
+        from pydantic import ValidationError
+
+        inner = without_object(json_text) if self._may_be_inside else None
+        if inner is not None:
+            try:
+                return self._adapter.validate_json(inner)
+            except ValidationError as error:
+                # A model may have a field of that name itself.
+                try:
+                    return self._adapter.validate_json(json_text)
+                except ValidationError:
+                    raise error from None
+        return self._adapter.validate_json(json_text)
+
+
+def _has_text(kind: object) -> bool:
+    """Whether plain text is one of a type's alternatives."""
+    if get_origin(kind) is Annotated:
+        return _has_text(get_args(kind)[0])
+    is_union = get_origin(kind) in (Union, types.UnionType)
+    return is_union and any(member is str or _has_text(member) for member in get_args(kind))
+
+
+def _is_structured(text: str) -> bool:
+    """Whether a text is a JSON object or array: then it was not meant as plain text."""
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except ValueError:
+        return False
 
 
 def _without_fence(text: str) -> str:

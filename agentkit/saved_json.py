@@ -15,6 +15,7 @@ from agentkit.blocks import Json
 from agentkit.caching.report import RequestRecord
 from agentkit.errors import FormatError
 from agentkit.json_values import Pool, decode, encode
+from agentkit.output import one_type
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
 
@@ -90,7 +91,7 @@ def output_from_json(output_type: Any, value: object) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(output_type).validate_json(json.dumps(value))
+        return TypeAdapter(one_type(output_type)).validate_json(json.dumps(value))
     except ValidationError as error:
         raise FormatError(f"the output is no {output_type!r}: {error}") from error
 

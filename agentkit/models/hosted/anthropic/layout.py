@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from agentkit.answer_form import as_object
 from agentkit.blocks import AssistantMessage, VendorItem, printable
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
@@ -184,7 +185,7 @@ def _system(segments: tuple[Segment, ...], cache: PieceCache) -> tuple[list[Wire
 def _native(request: ModelRequest, options: AnthropicOptions) -> Mapping[str, object] | None:
     if request.output_schema is None or options.output == "prompt":
         return None
-    return native_schema(request.output_schema)
+    return native_schema(as_object(request.output_schema))
 
 
 def _volatile(request: ModelRequest, *, has_native: bool) -> list[str]:

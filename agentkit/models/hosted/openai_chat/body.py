@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from agentkit.answer_form import as_object
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.models.base import ModelRequest, Settings, ToolName
 from agentkit.models.hosted.openai_chat.layout import ChatLayout
@@ -152,8 +153,9 @@ def _marks(layout: ChatLayout, plan: CachePlan, field: MarkField) -> dict[int, b
 def _response_format(request: ModelRequest, profile: Profile) -> dict[str, object] | None:
     if request.output_schema is None or not profile.json_schema:
         return None
-    strict = strict_form(request.output_schema)
-    schema = strict or request.output_schema
+    asked = as_object(request.output_schema)
+    strict = strict_form(asked)
+    schema = strict or asked
     form = {"name": "answer", "schema": schema, "strict": strict is not None}
     return {"type": "json_schema", "json_schema": form}
 

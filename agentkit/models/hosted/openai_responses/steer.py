@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from agentkit.answer_form import as_object
 from agentkit.caching.request import Identity
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Settings, ToolName
@@ -73,6 +74,7 @@ def answer_form(schema: Mapping[str, object] | None) -> dict[str, object] | None
     """Return the form of the answer, held to strictly where that is possible."""
     if schema is None:
         return None
+    schema = as_object(schema)
     strict = strict_form(schema)
     form = {"type": "json_schema", "name": "answer", "schema": strict or schema}
     return form | {"strict": strict is not None}

@@ -264,6 +264,20 @@ def test_answers_are_held_to_a_schema_strictly_where_that_is_possible() -> None:
     )
 
 
+@pytest.mark.parametrize("profile", [OPENAI, VLLM])
+def test_an_answer_that_is_no_object_is_the_one_member_of_one(profile: Profile) -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    made = sent(request(Context(QUESTION), output_schema=numbers), profile=profile)
+
+    assert made["response_format"]["json_schema"]["strict"] is True
+    assert made["response_format"]["json_schema"]["schema"] == {
+        "type": "object",
+        "properties": {"answer": numbers},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+
+
 def test_settings_have_the_servers_names() -> None:
     made = request(
         Context(QUESTION),
