@@ -95,6 +95,7 @@ class ModelTurn:
                     run.count_broken(builder, estimate)
                 raise
             except ModelError as error:
+                has_begun = has_begun or error.response_began
                 run.count_broken(builder, estimate if has_begun else None)
                 failure = error
             finally:

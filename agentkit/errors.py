@@ -83,6 +83,8 @@ class ModelError(RunError):
         """The same request may succeed later. The loop retries such errors by itself."""
         self.retry_after_s = retry_after_s
         """How long the provider asked to wait, in seconds; None where it did not say."""
+        self.response_began = False
+        """Whether the provider had begun to answer, so that it wants to be paid for that."""
 
 
 class RequestRefused(ModelError):

@@ -369,7 +369,9 @@ class TurnBuilder:
             ModelError: the stream has no `ModelEnd` yet.
         """
         if self._end is None:
-            raise ModelError("the model's stream was cut off before its end", retryable=True)
+            error = ModelError("the model's stream was cut off before its end", retryable=True)
+            error.response_began = True
+            raise error
         blocks = [parts.block() for parts in self._blocks]
         return Turn(
             message=AssistantMessage(tuple(block for block in blocks if block is not None)),

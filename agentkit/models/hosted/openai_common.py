@@ -62,10 +62,14 @@ async def send(
             if isinstance(event, Mapping):
                 yield event
     except OpenAIError as error:
-        raise translate_error(error, label, key_variable) from error
+        failure = translate_error(error, label, key_variable)
+        failure.response_began = stream is not None
+        raise failure from error
     except ValueError as error:
         message = f"{label} sent an event that is no JSON ({error})"
-        raise ModelError(message, retryable=True) from error
+        failure = ModelError(message, retryable=True)
+        failure.response_began = True
+        raise failure from error
     finally:
         if stream is not None:
             await stream.close()

@@ -63,7 +63,9 @@ class Sender:
                 if isinstance(event, Mapping):
                     yield event
         except (AnthropicError, HTTPError, *_FROM_SDK) as error:
-            raise translate_error(error, self._label) from error
+            failure = translate_error(error, self._label)
+            failure.response_began = stream is not None
+            raise failure from error
         finally:
             if stream is not None:
                 await stream.close()

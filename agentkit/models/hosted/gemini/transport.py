@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentkit.caching.policy import Platform
-from agentkit.errors import ConfigurationError, MissingExtra
+from agentkit.errors import ConfigurationError, MissingExtra, ModelError
 from agentkit.models.hosted.gemini.errors import sdk_error
 from agentkit.models.hosted.gemini.front import Created, Front
 from agentkit.models.hosted.gemini.options import GeminiOptions
@@ -51,14 +51,20 @@ class Transport:
         from google.genai._transformers import t_model
 
         path = f"{t_model(api, self._model)}:streamGenerateContent?alt=sse"
-        async with self._errors():
-            response = await self._send("post", path, data, stream=True)
-            answer = response.response_stream
-            try:
-                async for text in _events(answer.aiter_bytes()):
-                    yield text
-            finally:
-                await answer.aclose()
+        has_begun = False
+        try:
+            async with self._errors():
+                response = await self._send("post", path, data, stream=True)
+                has_begun = True
+                answer = response.response_stream
+                try:
+                    async for text in _events(answer.aiter_bytes()):
+                        yield text
+                finally:
+                    await answer.aclose()
+        except ModelError as error:
+            error.response_began = has_begun
+            raise
 
     async def create(self, front: Front) -> Created:
         """Make an object; see `ObjectApi`."""
