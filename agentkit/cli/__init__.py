@@ -1,15 +1,28 @@
 """The `agentkit` command.
 
-Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 wrong usage,
-130 interrupted. Imports of what a command needs are inside the commands: `--help` must be fast.
+running.py        run, resume: Drive takes a run through its pauses; answers.py asks,
+                  showing.py shows
+chatting.py       chat
+kept_runs.py      runs, show, cost; timeline.py: a run as rows; journals.py: where runs are
+mcp_tools.py      mcp list, mcp call
+fake_provider.py  fake-provider; plan/: plan
+agents.py         from `my_app:MyAgent` to an agent; options.py: what several commands take
+
+Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 wrong usage, 3 the run
+waits for a person, 130 interrupted. Imports of what a command needs are inside the commands:
+`--help` must be fast.
 """
 
 from __future__ import annotations
 
 import typer
 
+from agentkit.cli.chatting import chat
 from agentkit.cli.fake_provider import fake_provider
+from agentkit.cli.kept_runs import cost, runs, show
+from agentkit.cli.mcp_tools import mcp
 from agentkit.cli.plan import plan
+from agentkit.cli.running import resume, run
 
 app = typer.Typer(
     help="Agents whose prompt caching is a maintained invariant.",
@@ -17,8 +30,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(fake_provider)
-app.command()(plan)
+for _command in (run, chat, resume, runs, show, cost, plan, fake_provider):
+    app.command()(_command)
+app.add_typer(mcp, name="mcp")
 
 
 @app.callback()

@@ -10,6 +10,9 @@ import typer
 
 from agentkit.errors import AgentkitError
 
+WAITS = 3
+"""Exit code of a run that waits for a person."""
+
 
 @contextlib.contextmanager
 def failures_as_exit_codes() -> Iterator[None]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterator
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.caching.ledger.totals import Loss
 from agentkit.caching.report import CacheReport, CacheRow
 from agentkit.caching.verdict import Cause
+from agentkit.observe.amounts import usd_text
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -120,7 +119,7 @@ def _why(loss: Loss) -> str:
     calls = "1 call" if loss.requests == 1 else f"{loss.requests} calls"
     lost = ""
     if loss.lost_tokens:
-        money = "" if loss.lost_usd.unknown else f", {_usd(loss.lost_usd)}"
+        money = "" if loss.lost_usd.unknown else f", {usd_text(loss.lost_usd)}"
         lost = f", {loss.lost_tokens:,} tokens{money}"
     name = _NAMES.get(loss.cause, loss.cause.value.replace("_", " "))
     return f"  {loss.agent}: {name} ({calls}{lost}): {loss.first.detail}"
@@ -152,23 +151,11 @@ def _cells(row: CacheRow, priced: bool) -> dict[str, str]:
         }
     money = row.money
     amounts = (
-        ("", "", "") if money is None else map(_usd, (money.cost, money.planned, money.uncached))
+        ("", "", "")
+        if money is None
+        else map(usd_text, (money.cost, money.planned, money.uncached))
     )
     return {**cells, **dict(zip(_MONEY, (first, *amounts), strict=True))}
-
-
-def _usd(amount: AtLeast) -> str:
-    """Return dollars to three digits that count; `+` where a part of the sum is unknown."""
-    if amount.unknown and not amount.known:
-        return "unknown"
-    return f"{_dollars(amount.known)}{'+' if amount.unknown else ''}"
-
-
-def _dollars(amount: Decimal) -> str:
-    if amount >= 1 or not amount:
-        return f"${amount:,.2f}"
-    digits = min(7, 2 - amount.adjusted())  # 0.00123 has three after its two zeros
-    return "$" + f"{amount:.{digits}f}".rstrip("0").ljust(4, "0")
 
 
 def _count(tokens: int | None) -> str:

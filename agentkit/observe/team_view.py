@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.events import (
@@ -27,6 +26,7 @@ from agentkit.events import (
     UsageEvent,
     VendorItemEvent,
 )
+from agentkit.observe.amounts import dollars, tokens_text
 from agentkit.usage import Usage
 
 _ROOT = ""
@@ -165,35 +165,6 @@ def _in_order(
     for agent in below.pop(above, ()):
         yield agent
         yield from _in_order(agent.path, below)
-
-
-def tokens_text(usage: Usage) -> str:
-    """Return `1,234 in, 88% read, 56 out`; what is not known is not said."""
-    parts = []
-    if usage.input_tokens is not None:
-        parts.append(f"{usage.input_tokens:,} in")
-    if usage.hit_ratio is not None:
-        parts.append(f"{usage.hit_ratio:.0%} read")
-    if usage.output_tokens is not None:
-        parts.append(f"{usage.output_tokens:,} out")
-    return ", ".join(parts) or "tokens unknown"
-
-
-def usd_text(amount: AtLeast | None) -> str:
-    """Return dollars, `+` where a part is unknown; empty where nothing costs money."""
-    if amount is None:
-        return ""
-    if amount.unknown and not amount.known:
-        return "unknown"
-    return f"{dollars(amount.known)}{'+' if amount.unknown else ''}"
-
-
-def dollars(amount: Decimal) -> str:
-    """Return dollars to three digits that count."""
-    if amount >= 1 or not amount:
-        return f"${amount:,.2f}"
-    digits = min(7, 2 - amount.adjusted())
-    return "$" + f"{amount:.{digits}f}".rstrip("0").ljust(4, "0")
 
 
 def _turn_text(turn: Turn) -> str:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from agentkit.events import Event
-from agentkit.observe.team_view import AgentView, TeamView, usd_text
+from agentkit.observe.amounts import usd_text
+from agentkit.observe.team_view import AgentView, TeamView
 
 if TYPE_CHECKING:
     from rich.console import Console

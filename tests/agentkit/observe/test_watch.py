@@ -20,7 +20,8 @@ from agentkit.events import (
     ToolCallStarted,
     TurnDropped,
 )
-from agentkit.observe.team_view import TeamView, dollars, usd_text
+from agentkit.observe.amounts import dollars, usd_text
+from agentkit.observe.team_view import TeamView
 from agentkit.observe.watch import Picture, render_text, watch
 from agentkit.testing import Call, ScriptedModel
 

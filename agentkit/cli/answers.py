@@ -1,0 +1,92 @@
+"""What a person says to calls that wait, as options or asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import typer
+
+from agentkit.cli.failures import fail, say
+from agentkit.saved import Answer, Answered, Approve, Deny, PausedRun, PendingCall
+
+Ask: TypeAlias = Callable[[PausedRun], Mapping[str, Answer]]
+"""Returns the answers to some pending calls; none if nobody can be asked."""
+
+EVERY = "all"
+_ARGUMENTS_SHOWN = 2_000
+
+
+def given_answers(
+    paused: PausedRun, approve: Iterable[str], deny: Iterable[str], answer: Iterable[str]
+) -> dict[str, Answer]:
+    """Return the answers that options gave.
+
+    Args:
+        paused: the run whose calls wait.
+        approve: ids of calls, or `all`.
+        deny: ids, or `ID=reason`, or `all=reason`.
+        answer: `ID=text`: the result, where somebody else has run the call.
+    """
+    answers: dict[str, Answer] = {}
+    for call_id in approve:
+        answers |= dict.fromkeys(_meant(paused, call_id), Approve())
+    for text in deny:
+        call_id, _, reason = text.partition("=")
+        answers |= dict.fromkeys(_meant(paused, call_id), Deny(reason))
+    for text in answer:
+        call_id, equals, content = text.partition("=")
+        if not equals:
+            fail(f"--answer {text!r} has no text; write --answer ID=TEXT", code=2)
+        answers |= dict.fromkeys(_meant(paused, call_id), Answered(content))
+    return answers
+
+
+def ask_at_terminal() -> Ask:
+    """Return how to ask: at the terminal, or not at all where there is none."""
+    return _asked if sys.stdin.isatty() else _not_asked
+
+
+def ask_in_chat(paused: PausedRun) -> Mapping[str, Answer]:
+    """Ask, where a conversation cannot go on without: no answer is a no."""
+    return {each.id: Deny() for each in paused.pending} | dict(_asked(paused))
+
+
+def pending_text(pending: PendingCall) -> str:
+    """Return a call that waits, in words: who calls what with which arguments."""
+    arguments = pending.call.arguments
+    if len(arguments) > _ARGUMENTS_SHOWN:
+        arguments = f"{arguments[:_ARGUMENTS_SHOWN]}... ({len(arguments):,} characters)"
+    return f"{'/'.join(pending.path)} wants to call {pending.call.name} with {arguments or '{}'}"
+
+
+def _meant(paused: PausedRun, call_id: str) -> list[str]:
+    pending = [each.id for each in paused.pending]
+    return pending if call_id == EVERY else [call_id]
+
+
+def _not_asked(paused: PausedRun) -> Mapping[str, Answer]:
+    return {}
+
+
+def _asked(paused: PausedRun) -> Mapping[str, Answer]:
+    answers: dict[str, Answer] = {}
+    for pending in paused.pending:
+        say(pending_text(pending))
+        said = _prompt("agree? (yes, no, or no with a reason; empty: later)")
+        word, _, reason = said.strip().partition(" ")
+        if word.lower() in ("y", "yes"):
+            answers[pending.id] = Approve()
+        elif word:
+            is_no = word.lower().rstrip(",:;") in ("n", "no")
+            answers[pending.id] = Deny(reason.strip() if is_no else said.strip())
+    return answers
+
+
+def _prompt(text: str) -> str:
+    try:
+        said: str = typer.prompt(text, default="", show_default=False, err=True)
+    except typer.Abort:
+        return ""
+    return said

@@ -1,0 +1,116 @@
+"""`agentkit mcp`: the tools of an agent's MCP servers, listed and called without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentkit.cli import options
+from agentkit.cli.failures import fail, failures_as_exit_codes, say
+
+if TYPE_CHECKING:
+    from agentkit.cli.agents import AnyAgent
+    from agentkit.toolset import ToolOutput
+    from agentkit.toolset.mcp import McpTool
+
+mcp = typer.Typer(no_args_is_help=True, help="The tools of an agent's MCP servers.")
+
+
+@mcp.command("list")
+def list_tools(where: options.Where, as_json: options.AsJson = False) -> None:
+    """Connect an agent's MCP servers, and list their tools."""
+    from agentkit.cli.agents import load_agent
+
+    with failures_as_exit_codes():
+        found = asyncio.run(_listed(load_agent(where)))
+        if as_json:
+            typer.echo(json.dumps([_tool_json(tool) for tool in found.values()], indent=2))
+            return
+        if not found:
+            say("the agent has no MCP servers, or they have no tools")
+        width = max((len(name) for name in found), default=0)
+        for name, tool in found.items():
+            summary = tool.spec.description.strip().partition("\n")[0]
+            typer.echo(f"{name:<{width}}  {summary}".rstrip())
+
+
+@mcp.command()
+def call(
+    where: options.Where,
+    tool: Annotated[str, typer.Argument(help="Its name, as `agentkit mcp list` shows it.")],
+    arguments: Annotated[
+        str, typer.Argument(help="One JSON object.", metavar="[ARGUMENTS]")
+    ] = "{}",
+    as_json: options.AsJson = False,
+) -> None:
+    """Call one tool of an agent's MCP servers, and print its result.
+
+    Exit code 1: the result is an error.
+    """
+    from agentkit.cli.agents import load_agent
+
+    with failures_as_exit_codes():
+        output = asyncio.run(_called(load_agent(where), tool, _object(arguments)))
+        if as_json:
+            typer.echo(json.dumps({"content": output.content, "is_error": output.is_error}))
+        else:
+            typer.echo(output.content)
+        if output.is_error:
+            raise typer.Exit(1)
+
+
+def _object(text: str) -> Mapping[str, object]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        fail(f"the arguments {text!r} are no JSON: {error}", code=2)
+    if not isinstance(value, dict):
+        fail(f"the arguments must be one JSON object, got {text!r}", code=2)
+    return value
+
+
+async def _listed(agent: AnyAgent) -> dict[str, McpTool]:
+    async with _connected(agent) as tools:
+        return tools
+
+
+async def _called(agent: AnyAgent, name: str, arguments: Mapping[str, object]) -> ToolOutput:
+    from agentkit.toolset import ToolContext
+
+    async with _connected(agent) as tools:
+        if name not in tools:
+            known = ", ".join(tools) or "none"
+            fail(f"no MCP server of this agent has a tool {name!r}; there are: {known}")
+        context: ToolContext[Any] = ToolContext(
+            deps=agent.deps, agent=agent.name, run_id="command-line", call_id="command-line"
+        )
+        return await tools[name].call(arguments, context)
+
+
+@asynccontextmanager
+async def _connected(agent: AnyAgent) -> AsyncIterator[dict[str, McpTool]]:
+    """The tools of the team's servers, by name; the team need not have a model."""
+    from agentkit.cli.plan.load import with_model
+    from agentkit.team.opening import open_team
+    from agentkit.team.plan import plan_team
+    from agentkit.toolset.mcp import McpTool
+
+    async with open_team(plan_team(with_model(agent))) as team:
+        toolset = team.toolset
+        found = [toolset.get(name) for name in toolset.names]
+        yield {tool.spec.name: tool for tool in found if isinstance(tool, McpTool)}
+
+
+def _tool_json(tool: McpTool) -> dict[str, Any]:
+    return {
+        "name": tool.spec.name,
+        "original_name": tool.original_name,
+        "source": tool.spec.source,
+        "description": tool.spec.description,
+        "parameters": tool.spec.parameters,
+    }

@@ -1,0 +1,51 @@
+"""`agentkit chat`, with its lines from a pipe."""
+
+from __future__ import annotations
+
+import json
+
+from tests.agentkit.cli.conftest import Cli
+
+
+def test_a_conversation_goes_on_and_is_kept_as_one_session(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Desk", "--session", "talk", input="one\ntwo\n/quit\n")
+    assert result.exit_code == 0, result.output
+    assert "You said 'one', after 1 messages." in result.stdout
+    assert "You said 'two', after 3 messages." in result.stdout
+    assert "agentkit chat cli_app:Desk --session talk" in result.stderr
+    kept = json.loads(cli("runs", "--session", "talk", "--json").stdout)
+    assert [row["status"] for row in kept] == ["done", "done"]
+    later = cli("chat", "cli_app:Desk", "--session", "talk", input="three\n")
+    assert "You said 'three', after 5 messages." in later.stdout
+
+
+def test_a_call_that_needs_approval_is_asked_about_in_the_middle(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Desk", input="pay\nyes\npay\nno, too dear\npay\n\n/quit\n")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("desk wants to call pay with") == 3
+    assert "The tool says: paid 5 dollars" in result.stdout
+    assert "did not agree to this call. too dear" in result.stdout
+    assert result.stdout.count("The tool says: ") == 3  # no answer is a no
+
+
+def test_a_failed_answer_does_not_end_the_conversation(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Desk", input="one\nfail\nafter that\n")
+    assert result.exit_code == 0, result.output
+    assert "error: the model is on fire" in result.stderr
+    assert "You said 'after that'" in result.stdout
+
+
+def test_an_interrupt_stops_the_answer_and_not_the_conversation(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Interrupted", "--session", "s", input="one\ntwo\n")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("stopped") == 2
+    kept = json.loads(cli("runs", "--session", "s", "--json").stdout)
+    assert [row["status"] for row in kept] == ["failed", "failed"]
+
+
+def test_commands_begin_anew_and_say_what_it_has_cost(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Desk", input="one\n/cost\n/new\ntwo\n/what\n")
+    assert "You said 'two', after 1 messages." in result.stdout
+    assert "desk" in result.stderr
+    assert "1    " in result.stderr or "calls" in result.stderr
+    assert "/new begins a new conversation" in result.stderr.rpartition("two")[2]

@@ -1,0 +1,98 @@
+"""`agentkit runs`, `show` and `cost`: what a journal has, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agentkit.cli import timeline
+from agentkit.cli.timeline import Split
+from tests.agentkit.cli.conftest import Cli
+
+
+@pytest.fixture
+def read(cli: Cli) -> str:
+    """The id of a run with a subagent."""
+    run = cli("run", "cli_app:Desk", "please read", "--json", "--session", "a", "--user", "ann")
+    assert run.exit_code == 0, run.output
+    return str(json.loads(run.stdout)["run_id"])
+
+
+def test_runs_lists_the_newest_first(cli: Cli, read: str) -> None:
+    cli("run", "cli_app:Desk", "pay")
+    rows = json.loads(cli("runs", "--json").stdout)
+    assert [row["status"] for row in rows] == ["paused", "done"]
+    assert rows[1]["run_id"] == read
+    assert (rows[1]["n_runs"], rows[1]["n_requests"], rows[1]["user"]) == (2, 3, "ann")
+    assert [row["run_id"] for row in json.loads(cli("runs", "--user", "ann", "--json").stdout)] == [
+        read
+    ]
+    text = cli("runs").stdout
+    assert read[:12] in text
+    assert "please read" in text
+
+
+def test_show_has_a_bar_for_each_request_of_each_run(cli: Cli, read: str) -> None:
+    text = cli("show", read[:8]).stdout
+    assert "task: please read" in text
+    bars = [line for line in text.splitlines() if "█" in line or "▓" in line][1:]
+    assert len(bars) == 3
+    assert "calls delegate_to_reader, add" in bars[0]
+    assert "▓" in bars[0]
+    assert "█" not in bars[0]  # the first request has nothing to read
+    assert "█" in bars[1]
+    assert "desk/reader  done" in text
+    assert "answer: The tool says: It says: closed." in text
+
+
+def test_show_as_json_has_everything(cli: Cli, read: str) -> None:
+    shown: dict[str, Any] = json.loads(cli("show", read, "--json").stdout)
+    root, below = shown["runs"]
+    assert (root["parent"], below["parent"]) == (None, read)
+    assert below["path"] == ["desk", "reader"]
+    assert below["answer"] == "It says: closed."
+    assert [len(run["requests"]) for run in (root, below)] == [2, 1]
+    assert root["messages"][0]["blocks"][0]["text"] == "please read"
+    assert shown["cache"]["total"]["requests"] == 3
+
+
+def test_show_says_what_a_paused_run_waits_for(cli: Cli) -> None:
+    run_id = json.loads(cli("run", "cli_app:Desk", "pay", "--json").stdout)["run_id"]
+    assert 'pay {"usd": 5}: waits for a person' in cli("show", run_id).stdout
+
+
+def test_cost_adds_up_by_what_is_asked(cli: Cli, read: str) -> None:
+    cli("run", "cli_app:Desk", "x", "--session", "b")
+    by_agent = json.loads(cli("cost", "--by", "agent", "--json").stdout)
+    assert [(row["agent"], row["requests"]) for row in by_agent["rows"]] == [
+        ("desk", 3),
+        ("desk/reader", 1),
+    ]
+    one = json.loads(cli("cost", read, "--json").stdout)
+    assert one["total"]["requests"] == 3
+    session = json.loads(cli("cost", "--session", "b", "--json").stdout)
+    assert session["total"]["requests"] == 1
+    assert json.loads(cli("cost", "--since", "1h", "--json").stdout)["total"]["requests"] == 4
+    assert json.loads(cli("cost", "--since", "2099-01-01", "--json").stdout)["rows"] == []
+    assert "total" in cli("cost").stdout
+    assert cli("cost", read, "--user", "ann").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("split", "bar"),
+    [
+        (Split(total=100, read=0, written=0), "░" * 24),
+        (Split(total=100, read=100, written=0), "█" * 24),
+        (Split(total=100, read=50, written=25), "█" * 12 + "▓" * 6 + "░" * 6),
+        (Split(total=50, read=25, written=25), "█" * 6 + "▓" * 6),
+        (Split(total=1, read=0, written=1), "▓"),
+    ],
+)
+def test_a_bar_is_as_long_as_its_prompt(split: Split, bar: str) -> None:
+    assert split.bar(100) == bar
+
+
+def test_a_long_text_is_one_short_line() -> None:
+    assert timeline._one_line("a\n b" + "x" * 200, 5) == "a bxx..."
