@@ -43,8 +43,6 @@ from agentkit.warn import users_line
 Deps = TypeVar("Deps", default=None)
 Output = TypeVar("Output", default=str)
 
-_NO_DEPS: Any = None
-"""The default of `deps`: fits where nobody declared a type for them."""
 _OF_CLASS: Any = object()
 """Not given, where None has a meaning of its own."""
 _MEMORIES_KEPT = 1_024
@@ -164,7 +162,7 @@ class Agent(Generic[Deps, Output]):
     def __init__(
         self,
         *,
-        deps: Deps = _NO_DEPS,
+        deps: Deps = None,  # type: ignore[assignment]  # for `Agent(...)`, whose Deps is None
         model: str | Model | None = None,
         name: str | None = None,
         instructions: str | None = None,
