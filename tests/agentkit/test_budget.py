@@ -193,7 +193,7 @@ def test_what_a_provider_did_not_say_is_estimated_and_said_to_be() -> None:
 def test_a_request_that_failed_before_it_began_has_used_nothing() -> None:
     budget = Budget(Limits(usd=1, tokens=1_000))
     budget.count_request(record(n_input=None, n_output=None))
-    assert [(use.used, use.n_unknown) for use in budget.uses] == [(0, 0), (0, 0)]
+    assert not any(use.used or use.n_unknown for use in budget.uses)
 
 
 def test_tool_calls_are_all_counted_or_none_is() -> None:
