@@ -9,7 +9,7 @@ from sqlalchemy import Connection, exists, select, text
 from sqlalchemy import delete as delete_from
 
 from agentkit.errors import ConfigurationError
-from agentkit.store.schema import chain, kept, runs, segments, steps
+from agentkit.store.schema import chain, kept, metadata, runs, segments, steps
 
 _MANY = 500
 """Values in one statement."""
@@ -69,8 +69,12 @@ def forget(connection: Connection) -> None:
 
 def shrink(connection: Connection) -> None:
     """Give free space back to the disk."""
-    connection.execute(text("VACUUM"))
-    forget(connection)
+    if connection.dialect.name == "sqlite":
+        connection.execute(text("VACUUM")).close()
+        forget(connection)
+        return
+    names = ", ".join(table.name for table in metadata.sorted_tables)
+    connection.execute(text(f"VACUUM {names}"))
 
 
 def _keep_savers_out(connection: Connection) -> None:

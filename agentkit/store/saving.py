@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Table, insert, select, update
+from sqlalchemy import Connection, RowMapping, Table, bindparam, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import Insert
@@ -202,8 +203,10 @@ def _not_begun(connection: Connection, run: SavedRun) -> JournalError:
 def _count_step(
     connection: Connection, owner: str, run: SavedRun, known: Known, sums: Sums, now: float
 ) -> None:
-    mine = (runs.c.id == known.id, runs.c.owner == owner, runs.c.n_steps == known.n_steps)
     values = {
+        "is_run": known.id,
+        "is_owner": owner,
+        "is_step": known.n_steps,
         "status": run.status,
         "turn": run.turn,
         "began_at": run.began_at,
@@ -215,7 +218,7 @@ def _count_step(
         **sums.columns,
     }
     try:
-        done = connection.execute(update(runs).where(*mine).values(values))
+        done = connection.execute(_COUNT, values)
     except IntegrityError:
         raise JournalError(
             f"run {run.run_id!r} cannot go on: a later run of the session {run.session!r} is "
@@ -261,7 +264,7 @@ def write_step(connection: Connection, run: int, number: int, step: Step, now: f
         "head": step.head,
         "data": step.data,
     }
-    connection.execute(insert(steps), values)
+    connection.execute(_ADD, values)
 
 
 def _insert_many(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
@@ -271,6 +274,20 @@ def _insert_many(connection: Connection, table: Table, rows: list[dict[str, Any]
 
 def insert_new(connection: Connection, table: Table) -> Insert:
     """Return the statement that inserts rows, and leaves alone those that are there."""
-    if connection.dialect.name == "sqlite":
+    return _insert_new(connection.dialect.name, table)
+
+
+@functools.cache
+def _insert_new(dialect: str, table: Table) -> Insert:
+    if dialect == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()
+
+
+# Made once: to put a statement together takes longer than to run it.
+_ADD = insert(steps)
+_COUNT = update(runs).where(
+    runs.c.id == bindparam("is_run"),
+    runs.c.owner == bindparam("is_owner"),
+    runs.c.n_steps == bindparam("is_step"),
+)

@@ -1,0 +1,21 @@
+"""A run whose process is killed, at any point, goes on in another one as if nothing had been.
+
+`tests/bench/crash_points.py` does this at 100 points of each database.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.agentkit.store.crash_check import crashes
+
+N_POINTS = 20
+SEED = 5
+
+
+def test_a_run_that_is_killed_at_random_points_reaches_the_same_end(url: str, folder: Path) -> None:
+    with crashes(folder, url, SEED) as killed:
+        for point in killed.points(N_POINTS):
+            killed.check(point)
+        assert killed.n_kills >= N_POINTS
+        assert killed.n_cut_off > 0, "no point lay within a call that must not run twice"
