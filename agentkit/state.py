@@ -463,9 +463,14 @@ class RunState:
             version=self.version,
             seen=self.seen,
             kept=self.kept,
-            active=None if self.member.name == self.agent_name else self.member.name,
+            active=self.taken_over_by or None,
             prepared_turn=self.prepared_turn,
         )
+
+    @property
+    def taken_over_by(self) -> str:
+        """Who is active in place of who began; empty: who began."""
+        return "" if self.member.name == self.agent_name else self.member.name
 
     @property
     def own_turn(self) -> int:
@@ -574,6 +579,7 @@ class RunState:
             session=self.session,
             tenant=self.member.tenant,
             epoch=self.epoch,
+            agent=self.taken_over_by,
         )
         self._requests.append(record)
         self.budget.count_request(record, guess)

@@ -31,6 +31,13 @@ class RequestRecord:
     tenant: str = ""
     epoch: int = 0
     """How often its conversation was begun anew before it, as far as the agent's object knows."""
+    agent: str = ""
+    """Who asked, if the conversation was handed over to another agent than the path names."""
+
+    @property
+    def label(self) -> str:
+        """The path as text, and who asked in its place."""
+        return label_of(self.path, self.agent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +46,8 @@ class CacheRow:
 
     path: tuple[str, ...]
     """Empty for the total."""
+    agent: str = ""
+    """Who asked, after a handoff."""
     requests: int
     usage: Usage
     ttft_first_s: float | None
@@ -50,8 +59,8 @@ class CacheRow:
 
     @property
     def label(self) -> str:
-        """The path as text, or `total`."""
-        return "/".join(self.path) or "total"
+        """The path as text, and who asked in its place; or `total`."""
+        return label_of(self.path, self.agent) or "total"
 
     def to_json(self) -> dict[str, Json]:
         """Return the row as a JSON object; unknown values are null."""
@@ -82,14 +91,14 @@ class CacheReport:
     @staticmethod
     def of(records: Iterable[RequestRecord]) -> CacheReport:
         """Add up the records, which are run by run, as `RunRecord.requests` has them."""
-        by_path: dict[tuple[str, ...], list[RequestRecord]] = {}
+        groups: dict[tuple[tuple[str, ...], str], list[RequestRecord]] = {}
         for record in records:
-            by_path.setdefault(record.path, []).append(record)
-        everything = [record for group in by_path.values() for record in group]
+            groups.setdefault((record.path, record.agent), []).append(record)
+        everything = [record for group in groups.values() for record in group]
         priced = priced_models(everything)
         return CacheReport(
-            rows=tuple(_row(path, group, priced) for path, group in by_path.items()),
-            total=_row((), everything, priced),
+            rows=tuple(_row(*key, group, priced) for key, group in groups.items()),
+            total=_row((), "", everything, priced),
             losses=losses(everything),
         )
 
@@ -127,11 +136,19 @@ def money_to_json(money: Totals) -> dict[str, Json]:
     }
 
 
-def _row(path: tuple[str, ...], records: list[RequestRecord], priced: frozenset[str]) -> CacheRow:
+def label_of(path: tuple[str, ...], agent: str) -> str:
+    """Return `desk/clerk`, or `desk (refunds)` where another agent has taken over."""
+    return "/".join(path) + (f" ({agent})" if agent else "")
+
+
+def _row(
+    path: tuple[str, ...], agent: str, records: list[RequestRecord], priced: frozenset[str]
+) -> CacheRow:
     has_money = any(record.model in priced for record in records)
     times = [record.timing.ttft_s for record in records if record.timing.ttft_s is not None]
     return CacheRow(
         path=path,
+        agent=agent,
         requests=len(records),
         usage=Usage.total(record.usage for record in records),
         ttft_first_s=records[0].timing.ttft_s if records else None,

@@ -36,7 +36,7 @@ class By(enum.StrEnum):
         """Return what the request is counted under."""
         match self:
             case By.AGENT:
-                return "/".join(record.path)
+                return record.label
             case By.TEAM:
                 return record.path[0] if record.path else ""
             case By.TENANT:
@@ -167,7 +167,7 @@ def losses(records: Sequence[RequestRecord]) -> tuple[Loss, ...]:
     for record in records:
         shortfall = None if record.verdict is None else record.verdict.shortfall
         if shortfall is not None:
-            found.setdefault(("/".join(record.path), shortfall.cause), []).append(shortfall)
+            found.setdefault((record.label, shortfall.cause), []).append(shortfall)
     return tuple(
         Loss(
             agent=agent,

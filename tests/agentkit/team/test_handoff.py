@@ -454,6 +454,18 @@ async def test_another_model_is_allowed_and_the_event_says_what_it_has_to_read()
     assert len(ours.calls) == len(theirs.calls) == 1
 
 
+async def test_the_report_has_a_row_for_each_that_has_spoken() -> None:
+    agent, _ = triage([TO_REFUNDS, PAY, Call("handoff_to_triage"), "Done."])
+    result = await agent.run("x")
+
+    rows = {row.label: (row.path, row.agent, row.requests) for row in result.cache.rows}
+    assert rows == {
+        "triage": (("triage",), "", 2),
+        "triage (refunds)": (("triage",), "refunds", 2),
+    }
+    assert [record.agent for record in result.requests] == ["", "refunds", "refunds", ""]
+
+
 def test_classes_that_are_there_already_are_meant_and_get_the_deps() -> None:
     agent: Agent[str] = Agent(name="triage", deps="ours", handoffs=[Repairs, Refunds])
     first, *others = agent.desk.agents
