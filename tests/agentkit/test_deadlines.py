@@ -161,7 +161,7 @@ def test_a_subagent_is_cut_off_by_the_deadline_of_the_run_above() -> None:
 
 
 def test_a_subagents_own_deadline_is_a_result_for_the_run_above() -> None:
-    script = {"boss": [Call("delegate_to_slow", {"task": "x"}), "Then not."]}
+    script: dict[str, Any] = {"boss": [Call("delegate_to_slow", {"task": "x"}), "Then not."]}
     slow = Agent(
         model=SlowModel(["y"], first_s=HOUR_S),
         name="slow",
@@ -237,7 +237,10 @@ def test_the_time_before_a_failure_counts_after_the_resume() -> None:
 
 
 def test_events_of_subagents_come_through_in_time() -> None:
-    script = {"boss": [Call("delegate_to_helper", {"task": "x"}), "End."], "helper": ["Helped."]}
+    script: dict[str, Any] = {
+        "boss": [Call("delegate_to_helper", {"task": "x"}), "End."],
+        "helper": ["Helped."],
+    }
     model = ScriptedModel(script)
     helper = Agent(model=model, name="helper", instructions="x")
     boss = Agent(model=model, name="boss", instructions="x", subagents=[helper])
