@@ -12,10 +12,17 @@ context of whoever reads them is as it was.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    asynccontextmanager,
+    contextmanager,
+)
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from agentkit.blocks import ToolCall
@@ -43,6 +50,7 @@ from agentkit.observe.otel_content import input_messages, system_instructions
 from agentkit.observe.otel_errors import record_error
 from agentkit.observe.otel_metrics import Metrics
 from agentkit.observe.otel_run import TracedRun, chat_labels
+from agentkit.observe.within import within
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -50,8 +58,6 @@ if TYPE_CHECKING:
 
     from agentkit.state import RunState
     from agentkit.telemetry import CallSpan
-
-T = TypeVar("T")
 
 
 class OpenTelemetry:
@@ -83,7 +89,7 @@ class OpenTelemetry:
         traced = TracedRun(run, self._tracer, self._metrics, content=self._content)
         self._runs[run] = traced
         try:
-            async with aclosing(_inside(traced.span, events)) as inside:
+            async with aclosing(within(_current(traced.span), events)) as inside:
                 async for event in inside:
                     traced.saw(event)
                     yield event
@@ -101,7 +107,7 @@ class OpenTelemetry:
         reply = Reply(content=self._content)
         error_type: str | None = None
         try:
-            async with aclosing(_inside(span, events)) as inside:
+            async with aclosing(within(_current(span), events)) as inside:
                 async for event in inside:
                     reply.push(event)
                     yield event
@@ -217,31 +223,14 @@ class _TracedCall:
             self._span.set_attribute(semconv.TOOL_RESULT, output.content)
 
 
-async def _inside(span: Span, events: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
-    """Pass on events; the span is current whenever `events` runs, and at no other time.
+def _current(span: Span) -> Callable[[], AbstractContextManager[None]]:
+    return functools.partial(_attached, trace.set_span_in_context(span))
 
-    A context that is attached while a generator is suspended would leak into its reader, and may be
-    detached in another task's context, which is an error.
-    """
-    current = trace.set_span_in_context(span)
+
+@contextmanager
+def _attached(context: Context) -> Iterator[None]:
+    token = attach(context)
     try:
-        while True:
-            try:
-                event = await _in_context(current, events)
-            except StopAsyncIteration:
-                return
-            yield event
-    finally:
-        token = attach(current)
-        try:
-            await events.aclose()
-        finally:
-            detach(token)
-
-
-async def _in_context(current: Context, events: AsyncGenerator[T, None]) -> T:
-    token = attach(current)
-    try:
-        return await anext(events)
+        yield
     finally:
         detach(token)
