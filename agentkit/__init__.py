@@ -40,6 +40,7 @@ from agentkit.journal import Journal, JournalError, MemoryJournal
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits, LimitUse
 from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
+from agentkit.partial import partial_outputs
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
 from agentkit.stream import RunStream
@@ -108,6 +109,7 @@ __all__ = [
     "UserMessage",
     "VolatileTextWarning",
     "fan_out",
+    "partial_outputs",
     "subagent",
     "tool",
 ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-_MEMBER = "answer"
+MEMBER = "answer"
+"""Name of the object's one member."""
 
 
 def is_object(schema: Mapping[str, object]) -> bool:
@@ -25,8 +26,8 @@ def as_object(schema: Mapping[str, object]) -> Mapping[str, object]:
     shared = {"$defs": schema["$defs"]} if "$defs" in schema else {}
     return {
         "type": "object",
-        "properties": {_MEMBER: inner},
-        "required": [_MEMBER],
+        "properties": {MEMBER: inner},
+        "required": [MEMBER],
         "additionalProperties": False,
         **shared,
     }
@@ -38,6 +39,6 @@ def without_object(text: str) -> str | None:
         value = json.loads(text)
     except ValueError:
         return None
-    if not isinstance(value, dict) or value.keys() != {_MEMBER}:
+    if not isinstance(value, dict) or value.keys() != {MEMBER}:
         return None
-    return json.dumps(value[_MEMBER], ensure_ascii=False)
+    return json.dumps(value[MEMBER], ensure_ascii=False)

@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never, assert_type
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from agentkit import Agent, Retry
+from agentkit import Agent, Retry, partial_outputs
 from agentkit.context import Context
 from agentkit.errors import ApprovalRequired
 from agentkit.events import Event, TextDelta
@@ -86,6 +86,8 @@ async def all_ways_to_run_have_the_same_result(paused: PausedRun, earlier: Conte
         async for event in events:
             assert_type(event, Event)
     assert_type(events.result, RunResult[Found])
+    async for so_far in partial_outputs(reader.stream("x"), Found):
+        assert_type(so_far, Found)
     assert_type(events.result.output.line, int)
     assert_type(RunResult.from_json("{}", Found), RunResult[Found])
     assert_type(RunResult.from_json("{}"), RunResult[Any])

@@ -1,0 +1,76 @@
+"""Answers while they are being written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from agentkit import Agent, partial_outputs
+from agentkit.testing import Call, ScriptedModel
+from agentkit.toolset import tool
+
+
+class Finding(BaseModel):
+    line: int
+    quote: str
+
+
+class Report(TypedDict, total=False):
+    title: str
+    lines: list[int]
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def outputs(script: list[Any], output_type: Any) -> tuple[list[Any], object]:
+    agent = Agent(model=ScriptedModel(script), tools=[look], output_type=output_type)
+    async with agent.stream("x") as events:
+        seen = [each async for each in partial_outputs(events, output_type)]
+    return seen, events.result.output
+
+
+FINDINGS = [{"line": n, "quote": f"quote number {n}"} for n in range(20)]
+
+
+@pytest.mark.parametrize("form", ["{}", '{{"answer": {}}}', "```json\n{}\n```"])
+async def test_elements_of_a_list_come_one_after_another(form: str) -> None:
+    text = form.format(json.dumps(FINDINGS))
+    seen, output = await outputs([text], list[Finding])
+    lengths = [len(each) for each in seen]
+    assert lengths == sorted(lengths)
+    assert len(set(lengths)) > 8
+    assert seen[-1] == output == [Finding(**each) for each in FINDINGS]  # type: ignore[arg-type]
+    # All but the last element, which may be growing, are as they will be.
+    assert all(each[:-1] == output[: len(each) - 1] for each in seen if each)
+
+
+async def test_members_of_an_open_dict_and_words_of_a_text_come_as_they_are_written() -> None:
+    text = json.dumps({"title": "A long title of a report", "lines": list(range(50))})
+    seen, output = await outputs([text], Report)
+    assert any(each.keys() == {"title"} for each in seen)
+    assert seen[-1] == output
+    words, _ = await outputs(["one two three four five six seven"], str)
+    assert all("one two three four five six seven".startswith(each) for each in words)
+    assert len(words) > 2
+
+
+async def test_a_model_is_seen_when_it_is_whole_and_a_value_only_once() -> None:
+    seen, output = await outputs(['{"line": 3, "quote": "' + "x" * 200 + '"}'], Finding)
+    assert seen[-1] == output
+    assert len(seen) == len({each.model_dump_json() for each in seen})
+    assert await outputs(['"yes"'], Literal["yes", "no"]) == (["yes"], "yes")
+    assert await outputs(["null"], Finding | None) == ([None], None)
+
+
+async def test_a_turn_that_calls_tools_and_one_that_is_corrected_are_forgotten() -> None:
+    script = [[Call("look", {})], '{"line": "no number"}', '{"line": 1, "quote": "a"}']
+    seen, output = await outputs(script, Finding)
+    assert seen == [output]
