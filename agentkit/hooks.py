@@ -61,7 +61,8 @@ class Hooks:
     """
 
     whole_team: ClassVar[bool] = False
-    """Whether the runs of subagents call it too, at all depths, before their own hooks."""
+    """Whether the runs of subagents call it too, at all depths, before their own hooks; and whoever
+    the conversation is handed to."""
 
     async def guard_input(self, at: HookContext[Any], prompt: UserMessage) -> None:
         """What the user says, before it becomes part of the context.

@@ -146,7 +146,7 @@ class RunState:
         """Of the agents that have taken part, by name. Those with limits have one below the run's.
         """
         self.services = services or RunServices()
-        self._hooks_above = hooks_above
+        self._hooks_above, self._own_hooks = hooks_above, tuple(member.agent.hooks)
         """Those of the runs above that are for their whole team."""
         self.prompt = ""
         """The task, as text."""
@@ -161,6 +161,8 @@ class RunState:
         """
         self._turns_made: Counter[str] = Counter()
         """By agents that are not active now."""
+        self._calls_made: Counter[str] = Counter()
+        """In another process, by agents that have taken part."""
         self.open: OpenTurn | None = None
         """The turn whose calls are being answered; `context` is without it."""
         """One conversation and everything below it."""
@@ -248,12 +250,12 @@ class RunState:
         run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
         run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
         run._requests = list(saved.requests)
-        run.recall(saved.memory)
         run._began_at = saved.began_at
         run._started_s -= saved.total_s
         if saved.open_turn is not None:
             answers = services.answers.get(saved.run_id)
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
+        run.recall(saved.memory)
         if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
             run.status, run.end = saved.status, saved.end
         below = [each for each in services.saved.values() if each.parent == saved.run_id]
@@ -325,7 +327,10 @@ class RunState:
     @property
     def hooks(self) -> tuple[Hooks, ...]:
         """Those that this run calls, in their order."""
-        return (*self._hooks_above, *self.member.agent.hooks)
+        if not self.taken_over_by:
+            return (*self._hooks_above, *self._own_hooks)
+        team = (each for each in self._own_hooks if each.whole_team)
+        return (*self._hooks_above, *team, *self.member.agent.hooks)
 
     @property
     def _team_hooks(self) -> tuple[Hooks, ...]:
@@ -481,15 +486,29 @@ class RunState:
         """Go on under another agent, which is behind the same front."""
         self._turns_made[self.member.name] = self.own_turn
         self._first_turn = self.turn - self._turns_made[member.name]
-        limits, budget = member.agent.limits, self._budgets[self.agent_name]
-        below = budget if limits is None else Budget(limits, budget)
-        self.budget = self._budgets.setdefault(member.name, below)
+        if member.name not in self._budgets:
+            self._budgets[member.name] = self._budget_of(member)
+        self.budget = self._budgets[member.name]
         self.member, self.last_request = member, None
 
-    def count_turns(self, turns: Counter[str]) -> None:
-        """Say how many turns of this run each agent has made, where another process has counted."""
-        self._turns_made = turns
+    def count_turns(self, turns: Counter[str], calls: Counter[str]) -> None:
+        """Say how many turns and calls each agent has made, where another process has counted."""
+        self._turns_made, self._calls_made = turns, calls
         self._first_turn = self.turn - turns[self.member.name]
+
+    def _budget_of(self, member: Member) -> Budget:
+        """Return the budget of an agent that takes over: the run's, or with limits a part of it."""
+        name, began = member.name, self._budgets[self.agent_name]
+        budget = began.below(member.agent.limits)
+        if budget is not began:
+            budget.begin()
+            budget.restore(
+                (request for request in self._requests if request.agent == name),
+                seconds=0.0,
+                n_turns=self._turns_made[name] + (self.open is not None),
+                n_tool_calls=self._calls_made[name] + len(self.open.started if self.open else ()),
+            )
+        return budget
 
     def answered(self, request: ModelRequest, length: Usage) -> None:
         """The model has answered: what it was asked, and how long that was."""

@@ -122,20 +122,23 @@ def go_on(
         return
     # A handoff in the last message is acted on by `hand_over`, which also says so.
     active = _last_target([*old, *new][:-1], desk) if memory is None else memory.active
-    run.count_turns(_turns(new, _last_target(old, desk) or run.member.name, desk))
+    run.count_turns(*_turns_and_calls(new, _last_target(old, desk) or run.member.name, desk))
     if active is not None and active in desk and active != run.member.name:
         run.take_over(joined(run.member, desk[active]))
 
 
-def _turns(messages: Iterable[Message], began: str, desk: Collection[str]) -> Counter[str]:
-    """Return how many turns each agent has made."""
-    turns, active = Counter[str](), began
+def _turns_and_calls(
+    messages: Iterable[Message], began: str, desk: Collection[str]
+) -> tuple[Counter[str], Counter[str]]:
+    """Return how many turns and calls each agent has made."""
+    turns, calls, active = Counter[str](), Counter[str](), began
     for message in messages:
         if isinstance(message, AssistantMessage):
             turns[active] += 1
+            calls[active] += len(message.calls)
         elif isinstance(message, ToolMessage):
             active = _target(message, desk) or active
-    return turns
+    return turns, calls
 
 
 def _last_target(messages: Iterable[Message], desk: Collection[str]) -> str | None:

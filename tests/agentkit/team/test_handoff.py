@@ -333,6 +333,42 @@ async def test_limits_of_the_other_hold_for_what_it_does() -> None:
     assert len(model.calls) == 4
 
 
+async def test_limits_of_the_other_hold_also_after_a_crash() -> None:
+    def script(request: ModelRequest) -> Step:
+        return TO_REFUNDS if request.agent == "triage" else PAY
+
+    for limits in (Limits(turns=3), Limits(tool_calls=3)):
+        diary, model = Diary(), ScriptedModel(script)
+        desk = [Refunds(limits=limits, max_turns=20)]
+        with pytest.raises(LimitReached):
+            await Triage(model=model, handoffs=desk, journal=diary).run("x", run_id="r")
+        n_paid = len(model.calls)
+        assert len(diary.states) > 8
+        for state in diary.states:
+            after = ScriptedModel(script)
+            desk = [Refunds(limits=limits, max_turns=20)]
+            with pytest.raises(LimitReached):
+                await Triage(model=after, handoffs=desk).resume(PausedRun(runs=(state,)))
+            n_before = len(state.requests)
+            assert n_before + len(after.calls) == n_paid
+
+
+class Watch(Log):
+    """Sees the whole team."""
+
+    whole_team = True
+
+
+async def test_hooks_for_the_whole_team_go_on_with_the_conversation() -> None:
+    watch, log = Watch(), Log()
+    agent, _ = triage([TO_REFUNDS, PAY, "Paid."], hooks=[watch], handoffs=[Refunds(hooks=[log])])
+    await agent.run("x")
+
+    asked = [agent for what, agent in watch.seen if what == "asked"]
+    assert asked == ["triage", "refunds", "refunds"]
+    assert {agent for _, agent in log.seen} == {"refunds"}
+
+
 @pytest.mark.parametrize(
     ("calls", "contents"),
     [
