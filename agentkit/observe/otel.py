@@ -196,7 +196,7 @@ class OpenTelemetry:
     def _answered(
         self, run: RunState, request: ModelRequest, reply: Reply, error_type: str | None
     ) -> None:
-        labels = chat_labels(run)
+        labels = chat_labels(run, reply.model)
         self._metrics.count(reply.usage, reply.verdict, labels)
         if reply.first_chunk_s is not None:
             self._metrics.first_chunk_s.record(reply.first_chunk_s, labels)

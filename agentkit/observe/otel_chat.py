@@ -29,6 +29,8 @@ class Reply:
         self.usage = Usage()
         self.verdict: Verdict | None = None
         self.finish: FinishReason | None = None
+        self.model: str | None = None
+        """Label of who answers, where that is another than who was asked."""
         self._timing = Timing()
         self._builder = TurnBuilder() if content else None
         self._asked_s = time.perf_counter()
@@ -42,6 +44,7 @@ class Reply:
             case UsageEvent():
                 self.usage = self.usage.merge(event.usage)
                 self._timing = self._timing.merge(event.timing)
+                self.model = event.model or self.model
             case CacheEvent():
                 self.verdict = event.verdict
             case ModelEnd():
@@ -63,6 +66,11 @@ class Reply:
 
     def describe(self, span: Span) -> None:
         """Set what is known of the answer, also if it broke off."""
+        if self.model is not None:
+            answered = semconv.model_attributes(self.model)
+            span.set_attributes(answered)
+            span.set_attribute(semconv.RESPONSE_MODEL, answered[semconv.REQUEST_MODEL])
+            span.update_name(f"{semconv.CHAT} {answered[semconv.REQUEST_MODEL]}")
         span.set_attribute(semconv.FINISH_REASONS, [self.finish or "error"])
         if self.first_chunk_s is not None:
             span.set_attribute(semconv.TIME_TO_FIRST_CHUNK, self.first_chunk_s)

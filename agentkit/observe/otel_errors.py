@@ -6,12 +6,25 @@ import asyncio
 
 from opentelemetry.trace import Span, StatusCode
 
-from agentkit.errors import ConfigurationError, LimitReached, ModelError, TurnLimitReached
+from agentkit.errors import (
+    ConfigurationError,
+    LimitReached,
+    ModelError,
+    PriceUnknown,
+    TurnLimitReached,
+)
 from agentkit.journal import JournalError
 from agentkit.observe import semconv
 
 CANCELLED = "cancelled"
-_WITHOUT_CONTENT = (ConfigurationError, JournalError, LimitReached, ModelError, TurnLimitReached)
+_WITHOUT_CONTENT = (
+    ConfigurationError,
+    JournalError,
+    LimitReached,
+    ModelError,
+    PriceUnknown,
+    TurnLimitReached,
+)
 """Errors whose text quotes neither prompts nor answers nor results."""
 
 

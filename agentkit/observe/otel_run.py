@@ -11,7 +11,15 @@ from opentelemetry.trace import Tracer
 from agentkit.blocks import Message
 from agentkit.caching.report import RequestRecord
 from agentkit.caching.verdict import Verdict
-from agentkit.events import ContextCompacted, Event, RunEnd, RunPaused, TurnDropped, TurnEnd
+from agentkit.events import (
+    ContextCompacted,
+    Event,
+    HandedOff,
+    RunEnd,
+    RunPaused,
+    TurnDropped,
+    TurnEnd,
+)
 from agentkit.models.base import ModelRequest
 from agentkit.observe import semconv
 from agentkit.observe.otel_chat import usage_attributes
@@ -77,9 +85,18 @@ class TracedRun:
                 self.span.add_event(
                     semconv.COMPACTED_EVENT,
                     {
-                        "cause": event.cause,
-                        "tokens_before": event.tokens_before,
-                        "tokens_after": event.tokens_after,
+                        semconv.EPOCH_CAUSE: event.cause,
+                        semconv.TOKENS_BEFORE: event.tokens_before,
+                        semconv.TOKENS_AFTER: event.tokens_after,
+                    },
+                )
+            case HandedOff():
+                self.span.add_event(
+                    semconv.HANDOFF_EVENT,
+                    {
+                        semconv.HANDOFF_FROM: event.agent,
+                        semconv.HANDOFF_TO: event.to,
+                        semconv.UNREAD_TOKENS: event.unread_tokens,
                     },
                 )
             case TurnEnd():
@@ -150,16 +167,16 @@ class TracedRun:
             if request.verdict is not None and id(request.verdict) not in traced
         ]
         for ping in pings:
-            self._metrics.count(ping.usage, ping.verdict, chat_labels(self._run))
+            self._metrics.count(ping.usage, ping.verdict, chat_labels(self._run, ping.model))
         return len(pings)
 
 
-def chat_labels(run: RunState) -> dict[str, str | int]:
-    """Return what requests of a run are told apart by in metrics."""
+def chat_labels(run: RunState, model: str | None = None) -> dict[str, str | int]:
+    """Return what requests of a run are told apart by in metrics; `model`: who has answered."""
     return {
         semconv.OPERATION: semconv.CHAT,
         semconv.AGENT_NAME: run.member.name,
-        **semconv.model_attributes(run.member.model.label),
+        **semconv.model_attributes(model or run.member.model.label),
     }
 
 

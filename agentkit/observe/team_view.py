@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.events import (
     CacheEvent,
     ContextCompacted,
     Event,
+    HandedOff,
     ModelEnd,
     OwnEvent,
     RunEnd,
     RunPaused,
+    RunStarted,
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
@@ -62,8 +65,8 @@ class AgentView:
                 self.doing = "writes"
             case ToolCallStarted():
                 self.doing = f"calls {event.name}"
-            case ToolCallArguments() | UsageEvent() | CacheEvent() | ModelEnd():
-                return None
+            case RunStarted() | ToolCallArguments() | UsageEvent() | CacheEvent() | ModelEnd():
+                pass
             case TurnEnd():
                 return self._turn_ended(event.turn)
             case TurnDropped():
@@ -74,6 +77,8 @@ class AgentView:
                     f"begins anew ({event.cause}): {event.tokens_before:,} -> "
                     f"{event.tokens_after:,} tokens"
                 )
+            case HandedOff():
+                return f"hands over to {event.to}"
             case ToolResultEvent():
                 return self._answered(event)
             case RunPaused():
@@ -83,7 +88,7 @@ class AgentView:
                 self.doing = "done"
                 return "done"
             case _:
-                return None  # of an event that is newer than this view
+                assert_never(event)
         return None
 
     def _turn_ended(self, turn: Turn) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from agentkit import Agent, Task, ToolContext, fan_out, tool
 from agentkit.errors import ApprovalRequired, ModelError, OutputError
-from agentkit.events import RunEnd, TextDelta
+from agentkit.events import RunEnd, TextDelta, UsageEvent
 from agentkit.saved import Approve
 from agentkit.testing import Call, ScriptedModel
 from tests.agentkit.digger import Digger
@@ -438,3 +439,42 @@ async def test_a_request_for_a_summary_is_traced_and_later_requests_say_so(seen:
     assert compacted == [None] * (at + 1) + [True] * (len(chats) - at - 1)
     [event] = seen.one("invoke_agent digger").events
     assert event.name == "agentkit.context_compacted"
+
+
+async def test_a_handoff_is_an_event_of_the_run_and_requests_name_who_asks(seen: Seen) -> None:
+    class Clerk(Agent):
+        """You refund."""
+
+    class Desk(Agent):
+        """You route."""
+
+        handoffs = (Clerk,)
+
+    model = ScriptedModel({"desk": [Call("handoff_to_clerk", {"note": "n"})], "clerk": ["done"]})
+    await Desk(model=model, telemetry=seen.telemetry).run("x")
+    [event] = seen.one("invoke_agent desk").events
+    assert event.name == "agentkit.handoff"
+    told = dict(event.attributes or {})
+    assert (told["agentkit.handoff.from"], told["agentkit.handoff.to"]) == ("desk", "clerk")
+    asking = [attributes(span)["gen_ai.agent.name"] for span in seen.named("chat scripted")]
+    assert asking == ["desk", "clerk"]
+
+
+async def test_a_request_that_another_model_answered_is_named_after_that(seen: Seen) -> None:
+    class Answered(ScriptedModel):
+        """As a fallback does, it says who has answered in its place."""
+
+        async def stream(self, request: Any) -> Any:
+            async with aclosing(super().stream(request)) as events:
+                async for event in events:
+                    is_usage = isinstance(event, UsageEvent)
+                    yield replace(event, model="openai:cheap") if is_usage else event
+
+    model = Answered(["done"], label="anthropic:dear")
+    result = await Agent(model=model, name="clerk", telemetry=seen.telemetry).run("x")
+    assert result.requests[0].model == "openai:cheap"
+    answered = attributes(seen.one("chat cheap"))
+    assert answered["gen_ai.provider.name"] == "openai"
+    assert answered["gen_ai.response.model"] == "cheap"
+    [tokens] = seen.points("gen_ai.client.inference.usage.output_tokens")
+    assert tokens.attributes["gen_ai.request.model"] == "cheap"
