@@ -39,7 +39,7 @@ from agentkit.hooks import HookContext, Hooks
 from agentkit.journal import Journal, JournalError, MemoryJournal
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits, LimitUse
-from agentkit.models import Model, ModelRequest, Settings, ToolChoice, ToolName
+from agentkit.models import FallbackModel, Model, ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.partial import partial_outputs
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
@@ -67,6 +67,7 @@ __all__ = [
     "Deny",
     "Document",
     "Failed",
+    "FallbackModel",
     "FanOut",
     "HookContext",
     "Hooks",

@@ -157,7 +157,7 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
         turn = builder.finish()
     except ModelError as error:
         _LOGGER.warning("agent %r: the summary failed: %s", run.member.name, error)
-        has_failed = True
+        has_failed, has_begun = True, has_begun or error.response_began
     finally:
         if has_begun or has_failed:
             run.count_broken(builder, estimate if has_begun else None)

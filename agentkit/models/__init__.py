@@ -5,6 +5,7 @@ resolve.py   model strings: "local:smollm2", "anthropic:..." -> the model
 hosted/      models behind an API: planned, sent by the vendor's SDK, judged; an adapter for each
 local.py     our own runtime in this process; the only file that imports agentkit_runtime
 engines.py   one engine for each process and local model; prices.py: what tokens cost
+fallback.py  FallbackModel: the next model where one fails; routes.py: models that stand for others
 scripted.py  a test double that replays a script and records what it was asked
 An adapter is a pure translation and a thin stream; it decides nothing about the prefix.
 """
@@ -19,9 +20,11 @@ from agentkit.models.base import (
     ToolChoice,
     ToolName,
 )
+from agentkit.models.fallback import FallbackModel
 from agentkit.models.resolve import resolve_model
 
 __all__ = [
+    "FallbackModel",
     "Model",
     "ModelRequest",
     "Reuse",

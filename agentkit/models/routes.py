@@ -22,3 +22,8 @@ def leaves(model: Model) -> tuple[Model, ...]:
     if not isinstance(model, Routes):
         return (model,)
     return tuple(leaf for each in model.models for leaf in leaves(each))
+
+
+def preferred(model: Model) -> Model:
+    """Return whom a new conversation is asked of, as long as nothing fails."""
+    return leaves(model)[0]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.errors import ConfigurationError
 from agentkit.models import Reuse
 from agentkit.models.base import ModelRequest, Warms
+from agentkit.models.routes import preferred
 from agentkit.usage import Usage
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ async def warm(agent: Agent[Any, Any], *, keep_s: float | None = None) -> dict[s
     async with agent.opened() as team:
         # One after the other: the fronts of a team begin with the same rules and tools.
         return {
-            path: await member.model.warm(_request(member), keep_s=keep_s)
+            path: await model.warm(_request(member), keep_s=keep_s)
             for path, member in _members(team.root, team.root.name)
-            if isinstance(member.model, Warms)
+            if isinstance(model := preferred(member.model), Warms)
         }
 
 

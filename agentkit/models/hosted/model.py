@@ -16,9 +16,11 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from datetime import date, datetime
 from typing import Generic, cast
 
 from agentkit.caching.options import CacheOptions
+from agentkit.caching.policy import Evidence, Policy, PriceRow, Source
 from agentkit.caching.policy.edits import ContextEdit, context_edits
 from agentkit.caching.times import RealTime, Time
 from agentkit.caching.track.ticket import Ticket
@@ -62,6 +64,8 @@ class HostedModel(Generic[LayoutT]):
         self._refusing = adapter if isinstance(adapter, Refusing) else None
         self._time = time or RealTime()
         self._cache = cache or CacheOptions()
+        self._listed_row: PriceRow | None = None
+        self._listed_on: date | None = None
         self._tracker = CacheTracker(
             provider=adapter.provider,
             model=adapter.model,
@@ -91,8 +95,9 @@ class HostedModel(Generic[LayoutT]):
         return True
 
     def prices(self) -> Prices:
-        """Return today's prices, for decisions about a context."""
-        return Prices(row=self._tracker.policy.prices, at=self._time.now())
+        """Return today's prices, for decisions about a context and for limits on money."""
+        policy, now = self._tracker.policy, self._time.now()
+        return Prices(row=policy.prices or self._listed(policy, now), at=now)
 
     def context_edits(self) -> tuple[ContextEdit, ...]:
         """Return how the provider itself can shorten a conversation."""
@@ -158,6 +163,20 @@ class HostedModel(Generic[LayoutT]):
         """End what was made at the provider for this model, such as cached-content objects."""
         if isinstance(self._adapter, Closing):
             await self._adapter.aclose()
+
+    def _listed(self, policy: Policy, now: datetime) -> PriceRow | None:
+        """Return the price that a table of others has, where the policy has none; once a day."""
+        day = now.date()
+        if self._listed_on != day:
+            found = self._cache.prices.price(policy, 0, now, model=self._adapter.model)
+            source = Source(Evidence.PACKAGE, day)
+            self._listed_row = (
+                None
+                if found is None
+                else PriceRow(models=(policy.model,), rates=found.rates, source=source)
+            )
+            self._listed_on = day
+        return self._listed_row
 
     async def _keep_alive(
         self, ticket: Ticket, on_ping: Callable[[Usage, Timing, Verdict], None]
