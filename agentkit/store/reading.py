@@ -91,19 +91,18 @@ def read_steps(connection: Connection, row: RowMapping, until_turn: int | None =
     found = connection.execute(select(steps).where(*mine).order_by(steps.c.number)).all()
     if [step.number for step in found] != list(range(row["n_steps"])):
         raise _damaged(row, "steps are missing")
-    folded, turn = Folded(), 0
-    for step in found:
+    turns = [step.turn for step in found]
+    if until_turn is not None and until_turn not in turns:
+        raise JournalError(
+            f"run {row['run_id']!r} has no turn {until_turn!r}: it has 0 to {turns[-1]!r}"
+        )
+    n_steps = len(found) if until_turn is None else turns.index(until_turn) + 1
+    folded = Folded()
+    for step in found[:n_steps]:
         try:
             folded.add(step.kind, step.head, step.data)
         except _DAMAGE as error:
             raise _damaged(row, f"step {step.number}: {error!r}") from error
-        turn = step.turn
-        if until_turn is not None and turn >= until_turn:
-            break
-    if until_turn is not None and turn != until_turn:
-        raise JournalError(
-            f"run {row['run_id']!r} has no turn {until_turn!r}: it has 0 to {turn!r}"
-        )
     return folded
 
 

@@ -155,7 +155,7 @@ def _begun(connection: Connection, owner: str, run: SavedRun) -> Known:
         "user": run.user,
         "tenant": run.tenant,
         "agent": run.agent,
-        "task": run.prompt[:_TASK_SHOWN],
+        "task": _shown(run.prompt),
         "status": run.status,
         "turn": run.turn,
         "began_at": run.began_at,
@@ -210,7 +210,7 @@ def _count_step(
         "status": run.status,
         "turn": run.turn,
         "began_at": run.began_at,
-        "task": run.prompt[:_TASK_SHOWN],
+        "task": _shown(run.prompt),
         "saved_at": now,
         "total_s": run.total_s,
         "n_requests": len(run.requests),
@@ -226,6 +226,11 @@ def _count_step(
         ) from None
     if done.rowcount != 1:
         raise _lost(run.run_id)
+
+
+def _shown(task: str) -> str:
+    """The beginning of a task. PostgreSQL's text cannot hold NUL."""
+    return task[:_TASK_SHOWN].replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _lost(run_id: str) -> JournalError:

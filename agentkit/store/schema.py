@@ -14,6 +14,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    func,
     insert,
     inspect,
     select,
@@ -29,7 +30,9 @@ metadata = MetaData()
 
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 
-version = Table("agentkit_version", metadata, Column("version", Integer, primary_key=True))
+version = Table(
+    "agentkit_version", metadata, Column("version", Integer, primary_key=True, autoincrement=False)
+)
 
 segments = Table(
     "agentkit_segments",
@@ -115,12 +118,18 @@ kept = Table(
 """Long tool results of which a context shows a part."""
 
 
+_MAKING = 0x6167656E
+"""The lock of whoever makes the tables; PostgreSQL has no names for such locks."""
+
+
 def prepare(connection: Connection, where: str) -> None:
     """Make the tables in a new database.
 
     Raises:
         JournalError: the database has those of another version.
     """
+    if not inspect(connection).has_table(version.name):
+        _make_alone(connection)
     if not inspect(connection).has_table(version.name):
         metadata.create_all(connection)
         connection.execute(insert(version).values(version=VERSION))
@@ -133,3 +142,9 @@ def prepare(connection: Connection, where: str) -> None:
             f"{found!r}, and this one uses version {VERSION!r}. Export the runs with "
             "the version that wrote them, and import them into a new database"
         )
+
+
+def _make_alone(connection: Connection) -> None:
+    """Wait until nobody else makes the tables. (SQLite has one writer anyway.)"""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_MAKING)))

@@ -46,3 +46,12 @@ def url(request: pytest.FixtureRequest, folder: Path) -> str:
 def journal(url: str) -> Iterator[SqlJournal]:
     with open_journal(url) as opened:
         yield opened
+
+
+@pytest.fixture
+def other_url(request: pytest.FixtureRequest, url: str) -> str:
+    """A database of the other kind."""
+    if url.startswith("postgresql"):
+        return "sqlite://"
+    made: str = request.getfixturevalue("postgres_url")
+    return made
