@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -135,3 +135,5 @@ def _members(member: Member, above: tuple[str, ...]) -> Iterator[tuple[str, Fron
     yield "/".join(path), Front(member.front, sources)
     for child in member.children.values():
         yield from _members(child, path)
+    for other in member.others:  # they say their role in a message, made of their own front
+        yield from _members(replace(other, desk={}), path)

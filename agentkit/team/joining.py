@@ -69,7 +69,7 @@ def found_below(parent: Member, saved: SavedRun) -> Member | None:
 
     The run may have been begun by whoever was active before, and from the parent's conversation.
     """
-    for above in (parent, *parent.desk.values()):
+    for above in (parent, *parent.others):
         child = above.children.get(saved.agent)
         if child is None:
             continue

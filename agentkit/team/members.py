@@ -51,6 +51,11 @@ class Member:
     role_message: UserMessage | None = None
     """What tells it its role, in a conversation whose front is another's."""
 
+    @property
+    def others(self) -> tuple[Member, ...]:
+        """Whom its conversations may be handed to."""
+        return tuple(member for name, member in self.desk.items() if name != self.name)
+
     def begun(self) -> Begun:
         """Return what a new run begins with. It may have newer documents than the team's front."""
         if self.known is None or self.builder is None:

@@ -19,6 +19,7 @@ from agentkit import (
     Document,
     HookContext,
     Hooks,
+    Knowledge,
     LimitReached,
     Limits,
     MemoryJournal,
@@ -32,8 +33,16 @@ from agentkit.blocks import ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.events import Event, HandedOff, SubagentEvent
 from agentkit.models import ModelRequest
 from agentkit.saved import SavedRun
-from agentkit.team import Ok
-from agentkit.testing import Call, Reply, Say, ScriptedModel, Step, assert_prefix_stable
+from agentkit.team import Ok, begin_epoch
+from agentkit.testing import (
+    Call,
+    Reply,
+    Say,
+    ScriptedModel,
+    Step,
+    assert_prefix_stable,
+    assert_stable_build,
+)
 from agentkit.usage import Usage
 
 
@@ -511,6 +520,52 @@ def test_classes_that_are_there_already_are_meant_and_get_the_deps() -> None:
     assert agent.desk.targets["repairs"][0] is others[1]
     agent.deps = "new"
     assert {other.deps for other in others} == {"new"}
+
+
+async def test_documents_that_change_are_told_whoever_is_active() -> None:
+    hours = Knowledge()
+    hours.put("hours.md", "We open at nine.")
+    numbers = itertools.count()
+
+    def script(request: ModelRequest) -> Step:
+        if request.agent == "triage":
+            return TO_REFUNDS
+        hours.put("hours.md", f"We open at {len(request.context)}.")
+        return "Paid." if next(numbers) % 2 else PAY
+
+    model = ScriptedModel(script)
+    agent = Triage(model=model, knowledge=hours)
+    first = await agent.run("x")
+    second = await agent.run("y", context=first.context)
+    changes = [text for text in told(second.context) if "'hours.md' changed" in text]
+    assert len(changes) == 3
+    assert f"We open at {len(model.calls[-2].request.context)}." in changes[-1]
+    assert_prefix_stable(model.calls)
+    assert model.calls[-1].request.agent == "refunds"
+
+
+async def test_a_new_epoch_with_the_agents_present_rules_keeps_who_is_active() -> None:
+    agent, _ = triage([TO_REFUNDS, "Paid."])
+    first = await agent.run("x")
+    stricter, model = triage(["Yes."], rules="Be strict.")
+    anew = await begin_epoch(stricter, first.context)
+    result = await stricter.run("y", context=anew)
+
+    assert model.calls[0].request.agent == "refunds"
+    assert "refund" in (model.calls[0].request.allowed_tools or ())
+    assert result.context.starts_with(anew)
+
+
+def test_a_role_that_differs_from_build_to_build_is_found() -> None:
+    numbers = itertools.count()
+
+    def build() -> Agent[Any, Any]:
+        other = Agent(name="other", instructions=f"You help.\n\nAs number {next(numbers)}.")
+        return Triage(model=ScriptedModel([]), handoffs=[other])
+
+    with pytest.raises(AssertionError, match="triage/other"):
+        assert_stable_build(build)
+    assert_stable_build(lambda: Triage(model=ScriptedModel([])))
 
 
 class Narcissus(Agent):
