@@ -22,6 +22,7 @@ from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
 from agentkit.hooks import Hooks
 from agentkit.journal import Journal, JournalError
+from agentkit.kept import without_oldest
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
@@ -420,7 +421,8 @@ class Agent(Generic[Deps, Output]):
     def remember(self, context: Context, memory: Memory) -> None:
         """Keep what is known of a conversation, for when it goes on."""
         latest = [*self._memories.items(), (context.digest, memory)]
-        self._memories = dict(latest[-_MEMORIES_KEPT:])
+        memories = dict(latest[-_MEMORIES_KEPT:])
+        self._memories = without_oldest(memories) if memory.kept else memories
 
     @contextmanager
     def holding(self, run_id: str | None) -> Iterator[None]:

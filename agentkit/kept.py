@@ -21,6 +21,7 @@ from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, polic
 from agentkit.toolset.shorten import Gap, end_near, gap_in, line_at, n_lines
 
 if TYPE_CHECKING:
+    from agentkit.saved import Memory
     from agentkit.state import RunState
 
 DEFAULT_RESULT_CHARS = 50_000
@@ -29,6 +30,8 @@ READ_RESULT = "read_result"
 """Name of the tool."""
 _MAX_KEPT_CHARS = 20_000_000
 """Of one conversation, together. Beyond it the oldest are forgotten; the newest is always kept."""
+_MAX_REMEMBERED_CHARS = 100_000_000
+"""Of all conversations that one agent remembers, together."""
 _PAGE_CHARS = 8_000
 _HEADER_CHARS = 200
 _MAX_PLACES = 20
@@ -50,17 +53,44 @@ def shortened(run: RunState, name: str, output: ToolOutput) -> ToolOutput:
         return output
     text = printable(output.content)
     handle = handle_of(text) if READ_RESULT in run.member.own_tools else None
-    # The longest note there can be is that of a gap which is everything.
-    n_note = len(_note(Gap(text, 0, len(text)), handle)) + 2
-    gap = gap_in(text, max(0, limit - n_note))
     if handle is not None:
         run.kept = _with(run.kept, handle, text)
-    return replace(output, content=gap.around(_note(gap, handle)))
+    return replace(output, content=head_and_tail(text, limit, handle))
+
+
+def head_and_tail(text: str, limit: int, handle: str | None) -> str:
+    """Return a text in part, with a note on the rest; together at most `limit` characters.
+
+    Args:
+        text: one that is longer.
+        limit: at least `LEAST_RESULT_CHARS`.
+        handle: by which the whole can be read; None: it is not kept.
+    """
+    # In the note of a gap elsewhere three numbers may be longer: a place, and two lines.
+    note = _note(Gap(text, 0, len(text)), handle)
+    n_note = len(note) + 3 * len(f"{len(text):,}") + len("\n\n")
+    gap = gap_in(text, max(0, limit - n_note))
+    return gap.around(_note(gap, handle))
 
 
 def handle_of(text: str) -> str:
     """Return the handle of a text: the same for the same text, in every process."""
     return "r_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def without_oldest(memories: Mapping[str, Memory]) -> Mapping[str, Memory]:
+    """Return memories, oldest first, without what the oldest keep where all keep too much."""
+    left, counted = _MAX_REMEMBERED_CHARS, set[str]()
+    newest: list[tuple[str, Memory]] = []
+    for key, memory in reversed(list(memories.items())):
+        size = sum(len(text) for handle, text in memory.kept.items() if handle not in counted)
+        if size > left:
+            newest.append((key, replace(memory, kept={})))
+            continue
+        newest.append((key, memory))
+        left -= size
+        counted |= memory.kept.keys()
+    return dict(reversed(newest))
 
 
 def reader_for(max_result_chars: int | None, tools: Iterable[Tool]) -> tuple[Tool, ...]:

@@ -41,8 +41,9 @@ class McpServer:
     connect_timeout_s: float = 15.0
     """For start, handshake and listing together."""
     call_timeout_s: float = 60.0
-    max_result_chars: int = 40_000
-    """A longer result is cut to its head and tail before it enters the context for good."""
+    max_result_chars: int = 10_000_000
+    """A longer result is cut to its head and tail for good. Far above what a model reads whole:
+    that is the agent's `max_result_chars`."""
     max_message_bytes: int = 16 * 1024 * 1024
     """A longer line on the server's stdout is not read; the call it answers fails."""
     allow: frozenset[str] | None = None

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from agentkit import Agent, ConfigurationError, tool
+from agentkit import Agent, ConfigurationError, McpServer, tool
 from agentkit.blocks import ToolMessage, ToolResult
 from agentkit.errors import ApprovalRequired
 from agentkit.hooks import Hooks
 from agentkit.journal import MemoryJournal
-from agentkit.kept import READ_RESULT, _with, handle_of
+from agentkit.kept import READ_RESULT, _with, handle_of, head_and_tail, without_oldest
 from agentkit.result import RunRecord
-from agentkit.saved import Approve, PausedRun
+from agentkit.saved import Approve, Memory, PausedRun
 from agentkit.testing import Call, ScriptedModel
+from agentkit.toolset.policy import LEAST_RESULT_CHARS
 
 LOG = "".join(f"{n:05d} the line with the number {n} of the log\n" for n in range(20_000))
 HANDLE = handle_of(LOG)
@@ -225,6 +229,59 @@ def test_the_oldest_make_room_and_the_newest_is_always_kept() -> None:
     assert list(kept) == ["r_1", "r_2"]
     assert list(_with(kept, "r_1", kept["r_1"])) == ["r_2", "r_1"]
     assert list(_with(kept, "huge", "x" * 30_000_000)) == ["huge"]
+
+
+@given(
+    line=st.text(alphabet="ab, \u00e9😀", max_size=300),
+    n=st.integers(1, 3_000),
+    limit=st.integers(LEAST_RESULT_CHARS, 3_000),
+    is_kept=st.booleans(),
+)
+def test_what_is_shown_never_exceeds_the_limit(
+    line: str, n: int, limit: int, is_kept: bool
+) -> None:
+    text = f"{line}\n" * n + "x" * 3_000
+    shown = head_and_tail(text, limit, handle_of(text) if is_kept else None)
+    assert len(shown) <= limit
+    assert len(shown) > limit * 0.5
+    head, tail = re.split(r"\n?\[\.\.\. .* \.\.\.\]\n", shown)
+    assert text.startswith(head)
+    assert text.endswith(tail)
+
+
+def test_an_agent_forgets_what_its_oldest_conversations_have_kept() -> None:
+    memories = {
+        f"c{n}": Memory(length=None, epoch=n, version=None, seen=frozenset(), kept=kept)
+        for n, kept in enumerate(
+            ({"r_a": "a" * 60_000_000}, {"r_b": "b" * 50_000_000}, {}, {"r_b": "b" * 50_000_000})
+        )
+    }
+    found = without_oldest(memories)
+    assert list(found) == ["c0", "c1", "c2", "c3"]
+    assert [list(each.kept) for each in found.values()] == [[], ["r_b"], [], ["r_b"]]
+    assert [each.epoch for each in found.values()] == [0, 1, 2, 3]
+
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("logs")
+@server.tool()
+def tail(n: int) -> str:
+    "Tail."
+    return "line\\n" * n + "end"
+server.run()
+"""
+
+
+async def test_results_of_servers_are_cut_and_kept_too() -> None:
+    server = McpServer(command=[sys.executable, "-c", SERVER], alias="logs")
+    text = "line\n" * 10_000 + "end"
+    call = Call(READ_RESULT, {"handle": handle_of(text), "offset": 45_000})
+    agent = reader([Call("logs__tail", {"n": 10_000})], [call], tools=[server])
+    cut, page = results(await agent.run("x"))
+    assert len(cut.content) <= 4_000
+    assert "of 50,003 characters" in cut.content
+    assert page.content.split("\n", 1)[1].startswith("line\nline\n")
 
 
 @pytest.mark.parametrize("value", [0, 499, "4000", True, 1e6])
