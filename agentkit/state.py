@@ -386,8 +386,9 @@ class RunState:
             # Calls that end together are one save: who waited here may be kept already.
             if self._n_saved < step:
                 step, run = self._n_steps, self.saved()
+                self._last_kept = run  # before it is: where this is cancelled, it may be kept still
                 await self.services.journal.save(run)
-                self._n_saved, self._last_kept = step, run
+                self._n_saved = step
 
     async def failed(self, error: BaseException) -> None:
         """Keep that the run ended here, at the last step that was kept. `error` counts more.
