@@ -149,18 +149,18 @@ def _began_after(since: str | None) -> float:
 
 
 def _runs_table(rows: Sequence[RunRow]) -> Table:
-    from agentkit.observe.amounts import usd_text
+    from agentkit.observe.amounts import share_text, usd_text
 
-    table = _table("run", "agent", "status", "began", "turns", "in", "hit", "cost", "task")
+    table = _table("run", "agent", "status", "began", "requests", "in", "hit", "cost", "task")
     for row in rows:
-        hit = f"{row.cache_read_tokens / row.input_tokens:.0%}" if row.input_tokens else ""
+        hit = share_text(row.cache_read_tokens / row.input_tokens) if row.input_tokens else ""
         began = datetime.fromtimestamp(row.began_at).strftime("%Y-%m-%d %H:%M")
         table.add_row(
             row.run_id[:12],
             row.agent,
             row.status,
             began,
-            str(row.turn),
+            str(row.n_requests),
             f"{row.input_tokens:,}",
             hit,
             usd_text(row.cost),

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from agentkit.cli.failures import say
-from agentkit.events import Event, SubagentEvent, TextDelta, TurnDropped, TurnEnd
+from agentkit.events import (
+    Event,
+    RunEnd,
+    RunPaused,
+    SubagentEvent,
+    TextDelta,
+    TurnDropped,
+    TurnEnd,
+)
 from agentkit.observe.amounts import tokens_text, usd_text
 from agentkit.observe.report import why
 from agentkit.observe.team_view import TeamView
@@ -67,7 +75,8 @@ class Screen:
         if isinstance(event, TurnEnd | TurnDropped):
             self._end_line()
         is_answer = isinstance(event, TurnEnd) and not event.turn.message.calls
-        if line is None or self._is_quiet or is_answer or line.endswith(": done"):
+        # How the run itself ends is said at its end.
+        if line is None or self._is_quiet or is_answer or isinstance(event, RunEnd | RunPaused):
             return
         self._end_line()
         text = line if isinstance(event, SubagentEvent) else line.partition(": ")[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentkit.blocks import AssistantMessage, message_to_json
 from agentkit.caching.report import CacheReport, RequestRecord
-from agentkit.observe.amounts import dollars, usd_text
+from agentkit.observe.amounts import dollars, share_text, usd_text
 from agentkit.saved import SavedRun
 
 _BAR = 24
@@ -105,7 +105,7 @@ def _request_text(request: RequestRecord, longest: int) -> str:
         numbers = f"{'':<{_BAR}}  {'tokens unknown':>17}"
     else:
         share = split.read / split.total if split.total else 0.0
-        numbers = f"{split.bar(longest):<{_BAR}}  {split.total:>9,} {share:>4.0%} read"
+        numbers = f"{split.bar(longest):<{_BAR}}  {split.total:>9,} {share_text(share):>4} read"
     output = "?" if usage.output_tokens is None else f"{usage.output_tokens:,}"
     ttft = request.timing.ttft_s
     first = "" if ttft is None else f"  {ttft * 1000:,.0f} ms"
@@ -124,7 +124,7 @@ def _verdict_lines(request: RequestRecord) -> Iterator[str]:
     if shortfall is not None:
         cause = shortfall.cause.value.replace("_", " ")
         lost = f", {shortfall.lost_tokens:,} tokens lost" if shortfall.lost_tokens else ""
-        yield f"       {cause}{lost}: {_one_line(shortfall.detail, 300)}"
+        yield f"       {cause}{lost}: {_one_line(shortfall.detail, 600)}"
 
 
 def _said(turn: AssistantMessage) -> str:

@@ -14,10 +14,18 @@ def tokens_text(usage: Usage) -> str:
     if usage.input_tokens is not None:
         parts.append(f"{usage.input_tokens:,} in")
     if usage.hit_ratio is not None:
-        parts.append(f"{usage.hit_ratio:.0%} read")
+        parts.append(f"{share_text(usage.hit_ratio)} read")
     if usage.output_tokens is not None:
         parts.append(f"{usage.output_tokens:,} out")
     return ", ".join(parts) or "tokens unknown"
+
+
+def share_text(share: float) -> str:
+    """Return a share of 0 to 1 in percent; 100% only if it is all, and 0% only if it is nothing."""
+    percent = round(share * 100)
+    if 0 < share < 1:
+        percent = min(99, max(1, percent))
+    return f"{percent}%"
 
 
 def usd_text(amount: AtLeast | None) -> str:

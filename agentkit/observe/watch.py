@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from agentkit.events import Event
-from agentkit.observe.amounts import usd_text
+from agentkit.observe.amounts import share_text, usd_text
 from agentkit.observe.team_view import AgentView, TeamView
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def render_text(view: TeamView, *, width: int = _WIDTH) -> str:
 
 def _numbers(agent: AgentView) -> tuple[str, ...]:
     usage = agent.usage
-    hit = "" if usage.hit_ratio is None else f"{usage.hit_ratio:.0%}"
+    hit = "" if usage.hit_ratio is None else share_text(usage.hit_ratio)
     return (
         str(agent.turns),
         _count(usage.input_tokens),

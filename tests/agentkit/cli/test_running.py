@@ -198,3 +198,37 @@ def test_help_imports_no_sdk_no_database_and_no_telemetry() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"
+
+
+SLOW = """
+import asyncio, os, signal
+from agentkit import Agent, tool
+from agentkit.testing import Call, ScriptedModel
+
+def respond(request):
+    last = request.context.messages[-1]
+    return Call("wait") if last.kind == "user" else f"It said: {last.results[0].content[:40]}"
+
+class Slow(Agent):
+    model = ScriptedModel(respond)
+    @tool
+    async def wait(self) -> str:
+        "Wait."
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+        return ""
+"""
+
+
+def test_ctrl_c_ends_the_process_and_another_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "slow_app.py").write_text(SLOW)
+    command = [sys.executable, "-m", "agentkit"]
+    more: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60}
+    where = ("slow_app:Slow", "--journal", "runs.db")
+    first = subprocess.run([*command, "run", where[0], "x", *where[1:]], **more)
+    assert first.returncode == 130, first.stderr
+    assert "Traceback" not in first.stderr
+    [run_id] = re.findall(r"agentkit resume ([0-9a-f]{32}) slow_app:Slow", first.stderr)
+    second = subprocess.run([*command, "resume", run_id, *where], **more)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.startswith("It said: This call was")

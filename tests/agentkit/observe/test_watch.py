@@ -20,7 +20,7 @@ from agentkit.events import (
     ToolCallStarted,
     TurnDropped,
 )
-from agentkit.observe.amounts import dollars, usd_text
+from agentkit.observe.amounts import dollars, share_text, usd_text
 from agentkit.observe.team_view import TeamView
 from agentkit.observe.watch import Picture, render_text, watch
 from agentkit.testing import Call, ScriptedModel
@@ -106,7 +106,7 @@ async def test_its_numbers_are_those_of_the_result() -> None:
         "total",
         "5",
         f"{usage.input_tokens:,}",
-        f"{usage.hit_ratio:.0%}",
+        share_text(usage.hit_ratio),
         f"{usage.output_tokens:,}",
     ]
 
@@ -202,3 +202,8 @@ def test_dollars_have_three_digits_that_count() -> None:
     assert dollars(Decimal("0.5")) == "$0.50"
     assert dollars(Decimal("1234.5")) == "$1,234.50"
     assert usd_text(None) == ""
+
+
+def test_nearly_all_is_not_all_and_next_to_nothing_is_not_nothing() -> None:
+    shares = [0.0, 0.001, 0.5, 0.999, 1.0]
+    assert [share_text(share) for share in shares] == ["0%", "1%", "50%", "99%", "100%"]
