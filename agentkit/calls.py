@@ -89,8 +89,6 @@ class CallBatch:
             on_output=self._on_output,
             around=self._around,
         )
-        if run.broken is not None:
-            raise run.broken
 
     def _count(self) -> None:
         """Count the calls against the run's limits; none runs, if they are too many."""
@@ -109,6 +107,8 @@ class CallBatch:
         call = self._todo[index]
         async with self._span(call) as span:
             output = await self._answer(call, context, proceed)
+            if self._run.broken is not None:
+                raise self._run.broken
             output = await after_tool(self._run, call, output)
             output = shortened(self._run, call.name, output)
             if span is not None:

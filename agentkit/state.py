@@ -195,8 +195,8 @@ class RunState:
         """How often the model was asked to correct its answer."""
         self.sink: Callable[[Event], None] | None = None
         """Takes the events of runs below while this run waits for them; None drops them."""
-        self.broken: AssertionError | None = None
-        """A failed assertion in a run below. It is no subagent's failure, but ends everything."""
+        self.broken: Exception | None = None
+        """What came from a run below and is no subagent's failure, but ends everything."""
         self._n_old_messages = len(context.messages)
         self._said_before: tuple[Message, ...] = ()
         """What this run added in the epochs before."""

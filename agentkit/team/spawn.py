@@ -40,6 +40,7 @@ async def run_below(
     Raises:
         Suspended: calls in it wait for a person.
         AssertionError: a test double in the subagent found a mistake.
+        JournalError: a step could not be kept.
         ListenerFailed: what hears the events of the parent's run failed.
     """
     if (known := run.outcome) is not None:
@@ -55,12 +56,9 @@ async def run_below(
     except asyncio.CancelledError as error:
         run.outcome = Failed(path=run.path, task=task, error=error, record=run.record())
         raise
-    except AssertionError as error:
+    except (AssertionError, JournalError, ListenerFailed) as error:
+        # No failure of the subagent, and no result for the tool that has begun it.
         parent.broken = error
-        raise
-    except ListenerFailed:
-        raise
-    except JournalError:
         raise
     except Exception as error:
         outcome = Failed(path=run.path, task=task, error=error, record=run.record())

@@ -195,6 +195,9 @@ async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
+    for task in tasks:
+        if task.done() and not task.cancelled():
+            task.exception()  # the first is raised; no more is said of the others
 
 
 def parse_arguments(text: str) -> dict[str, object]:
