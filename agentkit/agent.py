@@ -111,7 +111,8 @@ class Agent(Generic[Deps, Output]):
     The other goes on with it in this one's place: behind the same prefix, with its own tools,
     output type, hooks, limits and turns. Classes, instances, or the names of agents of the same
     desk: those that are reached by handoffs from who begins. A class that is there already means
-    that agent.
+    that agent. Where output types differ a run's output is of the type of whoever ends it, and at
+    hosted providers less is read from the cache: most key it by the form of the answer.
     """
     output_type: OutputType[Output] = cast("type[Output]", None)
     """What the answer must be: `str`, a pydantic model, a dataclass, a `TypedDict`, a list, an
