@@ -91,7 +91,7 @@ class SqlJournal:
             JournalError: the run is unknown or damaged, or the database fails.
         """
         saved, known = await self._worker.write(lambda connection: self._claim(connection, run_id))
-        self._worker.latest.put(known)
+        self._worker.latest.claimed(known)
         return saved
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:

@@ -23,8 +23,8 @@ from agentkit.store.deltas import Step, first_step, kept_digest, next_step
 from agentkit.store.reading import read_run
 from agentkit.store.schema import chain, kept, runs, segments, steps
 
-_REMEMBERED = 4_096
-"""Runs whose last value is kept in memory, so that a save need not read it."""
+_REMEMBERED = 1_024
+"""Runs that go on, and whose last value is kept in memory, so that a save need not read it."""
 _TASK_SHOWN = 200
 
 
@@ -88,7 +88,7 @@ class Known:
 
 
 class Latest:
-    """The last values of the latest runs, by run id."""
+    """The last values of the runs that go on, by run id. Those that rest are read again."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Known] = OrderedDict()
@@ -98,16 +98,21 @@ class Latest:
         return self._known.get(run_id)
 
     def put(self, known: Mapping[str, Known]) -> None:
-        """Keep the values of a transaction that is done."""
+        """Keep the values that were saved; of runs that rest now, none."""
+        for run_id in known:
+            self._known.pop(run_id, None)
+        self.claimed({key: each for key, each in known.items() if each.run.status == "running"})
+
+    def claimed(self, known: Mapping[str, Known]) -> None:
+        """Keep the values of runs that are about to go on."""
         for run_id, each in known.items():
             self._known[run_id] = each
             self._known.move_to_end(run_id)
         while len(self._known) > _REMEMBERED:
             self._known.popitem(last=False)
 
-    def clear(self) -> None:
-        """Forget all: they are read again where they are needed."""
-        self._known.clear()
+    def __len__(self) -> int:
+        return len(self._known)
 
 
 def save_run(connection: Connection, owner: str, run: SavedRun, known: Known | None) -> Known:

@@ -132,3 +132,4 @@ async def test_fifty_runs_at_once_keep_all_their_steps(journal: SqlJournal) -> N
             assert (last.run_id, last.context) == (result.run_id, result.context)
             assert (last.status, len(last.requests)) == ("done", 1), turn
     assert len(await journal.runs(limit=1_000)) == 100
+    assert len(journal._worker.latest) == 0, "runs that have ended stay in memory"
