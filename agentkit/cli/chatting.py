@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,9 +38,14 @@ def chat(
     from agentkit.cli.agents import load_agent
     from agentkit.cli.journals import journal_to_write
 
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  (lines can be edited, and come back with the arrow keys)
     with failures_as_exit_codes():
         agent = load_agent(where, model=model)
-        with journal_to_write(journal) as kept, asyncio.Runner() as runner:
+        with (
+            journal_to_write(journal, agent.journal) as kept,
+            asyncio.Runner() as runner,
+        ):
             talk = Talk(agent, kept, session=session, user=user or "")
             runner.run(_entered(agent))
             try:

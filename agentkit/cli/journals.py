@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from agentkit.cli.failures import fail, say
 from agentkit.errors import MissingExtra
-from agentkit.journal import JournalError
+from agentkit.journal import Journal, JournalError
 from agentkit.saved import SavedRun
 
 if TYPE_CHECKING:
@@ -22,17 +22,33 @@ _MOST_RUNS = 100_000
 _LEAST_PREFIX = 4
 
 
+class _Listed(Protocol):
+    @property
+    def run_id(self) -> str: ...
+
+
+@runtime_checkable
+class _Lists(Protocol):
+    """A journal that can list its runs, as those of `agentkit.store`."""
+
+    async def runs(self, *, limit: int) -> Sequence[_Listed]: ...
+
+
 @contextlib.contextmanager
-def journal_to_write(given: str | None) -> Iterator[SqlJournal | None]:
+def journal_to_write(given: str | None, own: Journal | None) -> Iterator[Journal | None]:
     """Open the journal that runs are kept in; None if none is wanted, or can be had by default.
+
+    Args:
+        given: the option's value.
+        own: the agent's own, which counts if nothing else is said.
 
     Raises:
         MissingExtra: one was asked for, and SQLAlchemy is not installed.
         JournalError: it cannot be opened.
     """
     place = given or os.environ.get(VARIABLE)
-    if place == _NONE:
-        yield None
+    if place == _NONE or (place is None and own is not None):
+        yield None if place == _NONE else own
         return
     try:
         from agentkit.store import open_journal
@@ -45,6 +61,20 @@ def journal_to_write(given: str | None) -> Iterator[SqlJournal | None]:
     if place is None:
         default_place().parent.mkdir(parents=True, exist_ok=True)
     with open_journal(place or default_place()) as journal:
+        yield journal
+
+
+@contextlib.contextmanager
+def journal_to_resume(given: str | None, own: Journal | None) -> Iterator[Journal]:
+    """Open the journal that has a run of an agent; by default the agent's own, if it has one.
+
+    Raises:
+        MissingExtra, JournalError: as `journal_to_read`.
+    """
+    if own is not None and not (given or os.environ.get(VARIABLE)):
+        yield own
+        return
+    with journal_to_read(given) as journal:
         yield journal
 
 
@@ -74,7 +104,7 @@ def default_place() -> Path:
     return Path(platformdirs.user_data_path("agentkit", appauthor=False)) / "runs.db"
 
 
-async def load_run(journal: SqlJournal, name: str) -> tuple[SavedRun, ...]:
+async def load_run(journal: Journal, name: str) -> tuple[SavedRun, ...]:
     """Return a run and all below it, by its id or by the beginning of it.
 
     Raises:
@@ -85,17 +115,8 @@ async def load_run(journal: SqlJournal, name: str) -> tuple[SavedRun, ...]:
     return await journal.load(await _id_of(journal, name))
 
 
-async def run_id_of(journal: SqlJournal, name: str) -> str:
-    """Return the id of a root run, given whole or its beginning.
-
-    Raises:
-        JournalError: there is no such run, or there are several.
-    """
-    return (await load_run(journal, name))[0].run_id
-
-
-async def _id_of(journal: SqlJournal, name: str) -> str:
-    rows = await journal.runs(limit=_MOST_RUNS)
+async def _id_of(journal: Journal, name: str) -> str:
+    rows = await journal.runs(limit=_MOST_RUNS) if isinstance(journal, _Lists) else ()
     ids = [row.run_id for row in rows if row.run_id.startswith(name)]
     if len(ids) == 1 and len(name) >= _LEAST_PREFIX:
         return ids[0]

@@ -46,7 +46,7 @@ def run(
     run_id = uuid.uuid4().hex
     with failures_as_exit_codes():
         agent = load_agent(where, model=model)
-        with journal_to_write(journal) as kept:
+        with journal_to_write(journal, agent.journal) as kept:
             stream = agent.stream(
                 asked, run_id=run_id, session=session, user=user or "", journal=kept
             )
@@ -77,12 +77,12 @@ def resume(
     """Go on with a run that waits, failed, was interrupted, or lost its process."""
     from agentkit.cli.agents import load_agent
     from agentkit.cli.answers import given_answers
-    from agentkit.cli.journals import journal_to_read, load_run
+    from agentkit.cli.journals import journal_to_resume, load_run
     from agentkit.saved import PausedRun
 
     with failures_as_exit_codes():
         agent = load_agent(where, model=model)
-        with journal_to_read(journal) as kept:
+        with journal_to_resume(journal, agent.journal) as kept:
             waiting = PausedRun(runs=asyncio.run(load_run(kept, name)))
             answers = given_answers(waiting, approve or (), deny or (), answer or ())
             stream = agent.resume_stream(waiting.run_id, answers, journal=kept)

@@ -85,6 +85,8 @@ def _run_lines(run: SavedRun, longest: int) -> Iterator[str]:
     are_paired = len(turns) == len(run.requests)
     for index, request in enumerate(run.requests):
         said = _said(turns[index]) if are_paired else ""
+        if request.agent:  # who goes on after a handoff
+            said = f"{request.agent} {said}"
         yield f"  {index + 1:>3}  {_request_text(request, longest)}  {said}".rstrip()
         yield from _verdict_lines(request)
     if not are_paired:

@@ -8,6 +8,7 @@ from opentelemetry.trace import Span
 from opentelemetry.util.types import AttributeValue
 
 from agentkit.caching.verdict import Shortfall, Verdict
+from agentkit.errors import ModelError
 from agentkit.events import (
     CacheEvent,
     FinishReason,
@@ -52,7 +53,10 @@ class Reply:
             case _:
                 pass
         if self._builder is not None:
-            self._builder.push(event)
+            try:
+                self._builder.push(event)
+            except ModelError:
+                self._builder = None  # the loop says what is wrong with the stream
 
     @property
     def first_chunk_s(self) -> float | None:

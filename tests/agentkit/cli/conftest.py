@@ -15,7 +15,7 @@ AGENTS = '''
 import os
 import sys
 
-from agentkit import Agent, McpServer, tool
+from agentkit import Agent, McpServer, MemoryJournal, tool
 from agentkit.blocks import AssistantMessage, ToolMessage
 from agentkit.errors import ModelError
 from agentkit.testing import Call, ScriptedModel
@@ -72,6 +72,23 @@ class Desk(Agent):
     def pay(self, usd: int) -> str:
         """Pay."""
         return f"paid {usd} dollars"
+
+
+class Keeper(Desk):
+    journal = MemoryJournal()
+
+
+class Clerk(Agent):
+    """You refund."""
+
+
+class Router(Agent):
+    """You route."""
+
+    model = ScriptedModel(
+        {"router": [Call("handoff_to_clerk", {"note": "n"})], "clerk": ["refunded"]}
+    )
+    handoffs = (Clerk,)
 
 
 class Heading(Agent[None, list[int]]):

@@ -63,6 +63,14 @@ def test_show_says_what_a_paused_run_waits_for(cli: Cli) -> None:
     assert 'pay {"usd": 5}: waits for a person' in cli("show", run_id).stdout
 
 
+def test_show_names_who_goes_on_after_a_handoff(cli: Cli) -> None:
+    run = cli("run", "cli_app:Router", "x", "--json")
+    assert run.exit_code == 0, run.output
+    text = cli("show", json.loads(run.stdout)["run_id"]).stdout
+    assert "calls handoff_to_clerk" in text
+    assert "clerk says 'refunded'" in text
+
+
 def test_cost_adds_up_by_what_is_asked(cli: Cli, read: str) -> None:
     cli("run", "cli_app:Desk", "x", "--session", "b")
     by_agent = json.loads(cli("cost", "--by", "agent", "--json").stdout)

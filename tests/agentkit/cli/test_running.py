@@ -164,11 +164,23 @@ def test_by_default_runs_are_kept_in_the_users_data_folder(
     assert len(found(cli("runs", "--json"))) == 1
 
 
+def test_an_agents_own_journal_counts_where_nothing_else_is_said(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(journals.VARIABLE)
+    monkeypatch.setattr(journals, "default_place", lambda: Path("/nowhere/runs.db"))
+    waiting = found(cli("run", "cli_app:Keeper", "pay", "--json"), 3)
+    unknown = cli("resume", waiting["run_id"][:8], "cli_app:Keeper", "--approve", "all")
+    assert "there is no run" in unknown.stderr  # such a journal lists nothing
+    run = found(cli("resume", waiting["run_id"], "cli_app:Keeper", "--approve", "all", "--json"))
+    assert run["output"] == "The tool says: paid 5 dollars"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (("run", "cli_app", "x"), 1, "names no agent; write my_app:MyAgent"),
-        (("run", "cli_app:Nobody", "x"), 1, "its agents are: Desk, Heading"),
+        (("run", "cli_app:Nobody", "x"), 1, "its agents are: Clerk, Desk, Heading"),
         (("run", "no_such_app:Desk", "x"), 1, "there is no module 'no_such_app'"),
         (("resume", "feedface", "cli_app:Desk"), 1, "there is no run 'feedface'"),
         (("show", "feedface"), 1, "`agentkit runs` lists them"),
