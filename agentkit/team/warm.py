@@ -49,8 +49,10 @@ async def warm(agent: Agent[Any, Any], *, keep_s: float | None = None) -> dict[s
 
 def _members(member: Member, path: str) -> Iterator[tuple[str, Member]]:
     yield path, member.begun().member
-    for child in member.children.values():
-        yield from _members(child, f"{path}/{child.name}")
+    # Of those whom it may be handed to only the subagents: a handoff brings no front of its own.
+    for each in (member, *member.others):
+        for child in each.children.values():
+            yield from _members(child, f"{path}/{child.name}")
 
 
 def _request(member: Member) -> ModelRequest:

@@ -33,7 +33,7 @@ from agentkit.blocks import ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.events import Event, HandedOff, SubagentEvent
 from agentkit.models import ModelRequest
 from agentkit.saved import SavedRun
-from agentkit.team import Ok, begin_epoch
+from agentkit.team import Ok, begin_epoch, warm
 from agentkit.testing import (
     Call,
     Reply,
@@ -554,6 +554,20 @@ async def test_a_new_epoch_with_the_agents_present_rules_keeps_who_is_active() -
     assert model.calls[0].request.agent == "refunds"
     assert "refund" in (model.calls[0].request.allowed_tools or ())
     assert result.context.starts_with(anew)
+
+
+class Warmed(ScriptedModel):
+    """Remembers whose fronts it was warmed with."""
+
+    async def warm(self, request: ModelRequest, *, keep_s: float | None) -> Usage:
+        return Usage(input_tokens=len(request.context))
+
+
+async def test_warming_leaves_out_fronts_that_a_handoff_does_not_bring() -> None:
+    helper = Agent(name="helper", instructions="You help.")
+    agent = Triage(model=Warmed([]), handoffs=[Refunds(subagents=[helper])])
+
+    assert (await warm(agent)).keys() == {"triage", "triage/helper"}
 
 
 def test_a_role_that_differs_from_build_to_build_is_found() -> None:
