@@ -17,7 +17,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import printable
-from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, policy_of, tool
+from agentkit.toolset import (
+    Failed,
+    Retry,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    ToolPolicy,
+    policy_of,
+    tool,
+)
 from agentkit.toolset.shorten import Gap, end_near, gap_in, line_at, n_lines
 
 if TYPE_CHECKING:
@@ -93,9 +102,9 @@ def without_oldest(memories: Mapping[str, Memory]) -> Mapping[str, Memory]:
     return dict(reversed(newest))
 
 
-def reader_for(max_result_chars: int | None, tools: Iterable[Tool]) -> tuple[Tool, ...]:
-    """Return the tool `read_result` if an agent has it by its configuration."""
-    limits = (max_result_chars, *(policy_of(each).max_result_chars for each in tools))
+def reader_for(max_result_chars: int | None, policies: Iterable[ToolPolicy]) -> tuple[Tool, ...]:
+    """Return the tool `read_result` if an agent has it by its own limit, or those of its tools."""
+    limits = (max_result_chars, *(policy.max_result_chars for policy in policies))
     return () if all(limit is None for limit in limits) else (result_reader(),)
 
 

@@ -20,7 +20,7 @@ from agentkit.team.desk import Desk
 from agentkit.team.handoff import Handoff
 from agentkit.team.known import KnownDocuments
 from agentkit.team.subagent import Employed
-from agentkit.toolset import FunctionTool, Tool
+from agentkit.toolset import FunctionTool, Tool, policy_of
 from agentkit.toolset.mcp import McpServer
 from agentkit.toolset.sources import tools_from
 from agentkit.warn import MissingDescriptionWarning, warn_user
@@ -150,6 +150,9 @@ def _part(
         *handoffs,
         *(() if known is None else (known.tool,)),
     )
+    servers = tuple(source for source in agent.tools if isinstance(source, McpServer))
+    policies = [policy_of(each) for each in tools]
+    policies += [policy for server in servers for policy in server.policies.values()]
     return Plan(
         agent=agent,
         name=name,
@@ -160,8 +163,8 @@ def _part(
         known=known,
         model=model,
         output=output_spec(agent.output_type),
-        tools=(*tools, *reader_for(agent.max_result_chars, tools)),
-        servers=tuple(source for source in agent.tools if isinstance(source, McpServer)),
+        tools=(*tools, *reader_for(agent.max_result_chars, policies)),
+        servers=servers,
         children=children,
         forked=frozenset(compress((child.name for child in children), forked)),
         tenant=tenant,

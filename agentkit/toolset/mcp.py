@@ -7,7 +7,7 @@
 The tools are listed once and pinned: a server that changes its list, or restarts with another
 one, does not move the prompt's prefix; `warnings` says what happened. A server that dies answers
 with error results and is started again at the next call. A call is never sent twice, since it may
-have had an effect.
+have had an effect, unless the policy for its tool says so.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from agentkit.toolset.mcp_link import McpLink, ServerEnded
 from agentkit.toolset.mcp_listing import ListedTool, Listing, Selection, list_tools
 from agentkit.toolset.mcp_results import cut, to_tool_output
 from agentkit.toolset.mcp_server import McpServer
+from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.threads import run_in_thread
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec
 
 __all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
+
+
+_NO_POLICY = ToolPolicy()
 
 
 class McpTool:
@@ -47,6 +51,11 @@ class McpTool:
     def original_name(self) -> str:
         """The server's own name for the tool."""
         return self._listed.original
+
+    @property
+    def policy(self) -> ToolPolicy:
+        """How its calls are handled."""
+        return self._connection.server.policies.get(self._listed.original, _NO_POLICY)
 
     async def call(
         self, arguments: Mapping[str, object], context: ToolContext[object]
@@ -130,7 +139,7 @@ class McpConnection:
         except ValueError as error:
             return ToolOutput.error(f"The call cannot be sent: {error}.")
         except McpConnectError as error:
-            return ToolOutput.error(f"{error}. The call was not sent.")
+            return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
         params: dict[str, object] = {"name": name, "arguments": dict(arguments)}
         try:
             result = await link.request("tools/call", params, self.server.call_timeout_s)
@@ -138,7 +147,7 @@ class McpConnection:
             # Whatever the SDK raises: the call may have reached the server, and the model must
             # know.
             problem = await self._explain(error, link)
-            return ToolOutput.error(cut(problem, self.server.max_result_chars))
+            return ToolOutput.error(cut(problem, self.server.max_result_chars), may_pass=True)
         return to_tool_output(result, self.server.max_result_chars)
 
     async def _explain(self, error: Exception, link: McpLink) -> str:
@@ -220,12 +229,15 @@ class McpConnection:
 
         selection = Selection(allow=self.server.allow, deny=self.server.deny)
         try:
-            return await list_tools(self.server.alias, selection, request)
+            listing = await list_tools(self.server.alias, selection, request)
         except MCPError as error:
             problem = f"could not list its tools: {error.message}"
             if not link.is_alive:
                 problem += f"; it {await link.problem()}"
             raise McpConnectError(self.server.alias, problem) from error
+        if self._listing is None:
+            _check_policies(self.server, listing)
+        return listing
 
     def _pin(self, listing: Listing) -> None:
         """Keep the first listing; a later one is only compared with it."""
@@ -281,6 +293,15 @@ def _link_warnings(link: McpLink) -> list[str]:
             f"the server announced {link.n_list_changes} changes of its tools; the first list stays"
         )
     return warnings
+
+
+def _check_policies(server: McpServer, listing: Listing) -> None:
+    known = sorted(listed.original for listed in listing.tools)
+    if unknown := sorted(server.policies.keys() - set(known)):
+        raise McpConnectError(
+            server.alias,
+            f"has no tools {unknown!r}, for which there are policies; it has {known!r}",
+        )
 
 
 def _drift(pinned: Listing, now: Listing) -> str:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from agentkit.toolset.mcp_names import check_alias
+from agentkit.toolset.policy import ToolPolicy
 
 if TYPE_CHECKING:
     from agentkit.toolset.mcp import McpConnection
@@ -50,6 +51,12 @@ class McpServer:
     """Take only these tools (the server's own names). None takes all."""
     deny: frozenset[str] | None = None
     """Leave these out."""
+    policies: Mapping[str, ToolPolicy] = field(default_factory=dict)
+    """How calls are handled, by the server's own name of the tool: approval, retries, limits.
+
+    A name that the server does not have is an error when it is connected, so that no call runs
+    without the approval that was meant for it.
+    """
     protocol: Protocol = "auto"
     """`legacy` skips the probe for the modern protocol, for servers that cannot bear it."""
 
@@ -77,6 +84,10 @@ class McpServer:
         for key, value in dict(self.env).items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise ValueError(f"env must map str to str, not {key!r} to {value!r}; use str()")
+        for name, policy in dict(self.policies).items():
+            if not isinstance(name, str) or not isinstance(policy, ToolPolicy):
+                raise ValueError(f"policies must map str to ToolPolicy, not {name!r} to {policy!r}")
+        object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
         object.__setattr__(self, "command", tuple(map(str, self.command)))
         object.__setattr__(self, "inherit_env", tuple(self.inherit_env))
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))

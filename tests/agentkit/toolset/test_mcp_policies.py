@@ -1,0 +1,83 @@
+"""Policies for the tools of servers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, ApprovalRequired, Approve, McpServer, ToolOutput
+from agentkit.testing import Call, ScriptedModel
+from agentkit.toolset import McpConnectError, ToolPolicy, policy_of
+
+SERVER = """
+from mcp.server import MCPServer
+server = MCPServer("bank")
+@server.tool()
+def pay(amount: int) -> str:
+    "Pay."
+    return f"paid {amount}"
+@server.tool()
+def balance() -> str:
+    "Balance."
+    return "7"
+server.run()
+"""
+
+
+def bank(**policies: ToolPolicy) -> McpServer:
+    return McpServer(command=[sys.executable, "-c", SERVER], alias="bank", policies=policies)
+
+
+async def test_a_servers_tool_waits_for_approval_and_the_others_run() -> None:
+    server = bank(pay=ToolPolicy(requires_approval=lambda given, _: given["amount"] > 100))
+    model = ScriptedModel(
+        [
+            [Call("bank__pay", {"amount": 5}), Call("bank__balance", {})],
+            [Call("bank__pay", {"amount": 500})],
+            "done",
+        ]
+    )
+    async with Agent(model=model, tools=[server]) as agent:
+        with pytest.raises(ApprovalRequired) as caught:
+            await agent.run("Pay.")
+        (pending,) = caught.value.paused.pending
+        assert pending.call.arguments == '{"amount": 500}'
+        result = await agent.resume(caught.value.paused, {pending.id: Approve()})
+    assert "paid 500" in str(result.messages[-2])
+
+
+async def test_a_policy_for_a_tool_that_is_not_there_is_an_error_and_nothing_is_left() -> None:
+    connection = bank(pya=ToolPolicy(requires_approval=True)).connect()
+    with pytest.raises(McpConnectError, match=r"has no tools \['pya'\], for which there are pol"):
+        await connection.__aenter__()
+    assert connection.pid is None
+
+
+async def test_policies_are_the_tools_own_and_lost_calls_may_be_tried_again() -> None:
+    policy = ToolPolicy(retries=1, idempotent=True)
+    async with bank(balance=policy).connect() as connection:
+        by_name = {each.original_name: policy_of(each) for each in connection.tools}
+        assert by_name == {"balance": policy, "pay": ToolPolicy()}
+        await connection.close()
+        output = await connection.call("balance", {})
+    assert output.may_pass
+    assert output == ToolOutput.error(
+        "MCP server 'bank' is closed; connect it again. The call was not sent."
+    )
+
+
+@pytest.mark.parametrize("policies", [{"pay": True}, {3: ToolPolicy()}])
+def test_other_values_are_refused(policies: Any) -> None:
+    with pytest.raises(ValueError, match="policies must map str to ToolPolicy"):
+        McpServer(command=["true"], alias="a", policies=policies)
+
+
+def test_a_limit_for_a_servers_tool_brings_the_reader() -> None:
+    server = bank(pay=ToolPolicy(max_result_chars=1_000))
+    agents = [Agent(model=ScriptedModel([]), tools=[each]) for each in (server, bank())]
+    names = [[tool.spec.name for tool in agent._plan().tools] for agent in agents]
+    assert names == [["read_result"], []]
+    assert server == bank(pay=ToolPolicy(max_result_chars=1_000))
+    assert server != bank()
