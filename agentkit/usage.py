@@ -65,12 +65,15 @@ class Timing:
     """From sending the request to its first token."""
     total_s: float | None = None
     """From sending the request to its end."""
+    queued_s: float | None = None
+    """How long it waited for its turn under rate limits before it was sent; None: not at all."""
 
     def merge(self, later: Timing) -> Timing:
         """Refine by a later report of the same request."""
         return Timing(
             ttft_s=self.ttft_s if later.ttft_s is None else later.ttft_s,
             total_s=self.total_s if later.total_s is None else later.total_s,
+            queued_s=self.queued_s if later.queued_s is None else later.queued_s,
         )
 
 

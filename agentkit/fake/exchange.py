@@ -82,7 +82,8 @@ class Exchange:
         problem = Problem(
             failure.message, status=failure.status, retry_after_s=failure.retry_after_s
         )
-        await send_json(send, *error_response(self._api, problem, self._record.request_id))
+        status, body, headers = error_response(self._api, problem, self._record.request_id)
+        await send_json(send, status, body, {**headers, **failure.headers})
 
     async def _send_whole(
         self, reply: Reply, answer: Answer, blocks: tuple[Block, ...], send: Send
@@ -91,7 +92,7 @@ class Exchange:
         self._begin()
         served = self._end(answer, blocks)
         body = self._api.whole(self._prompt, answer, served, _thinking(blocks))
-        await send_json(send, 200, body, self._headers())
+        await send_json(send, 200, body, {**self._headers(), **reply.headers})
 
     async def _stream(
         self, reply: Reply, answer: Answer, blocks: tuple[Block, ...], send: Send
@@ -100,7 +101,8 @@ class Exchange:
         deltas = self._api.deltas(self._prompt, answer, before)
         pause = reply.seconds / max(1, len(deltas))
         self._begin()
-        headers = {**self._headers(), "content-type": self._api.media_type}
+        kind = {"content-type": self._api.media_type}
+        headers = {**self._headers(), **kind, **reply.headers}
         await _start(send, 200, headers)
         line = _Line(send, reply.breaks_at_byte)
         await line.send(self._api.opening(self._prompt, answer, before))

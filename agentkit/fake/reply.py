@@ -43,6 +43,8 @@ class Reply:
     """From the first byte to the last."""
     breaks_after: int | None = None
     """The connection of a stream breaks after this many pieces; None: it does not."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """More headers of the response, such as those about rate limits."""
     breaks_at_byte: int | None = None
     """The connection of a stream breaks after this many bytes of its body, wherever that is.
 
@@ -61,6 +63,8 @@ class Failure:
     retry_after_s: float | None = None
     after_s: float = 0.0
     """When it comes, counted from the arrival of the request, in seconds."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """More headers of the response, such as those about rate limits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

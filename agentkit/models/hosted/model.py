@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from datetime import date, datetime
 from typing import Generic, cast
 
 from agentkit.caching.options import CacheOptions
-from agentkit.caching.policy import Evidence, Policy, PriceRow, Source
+from agentkit.caching.policy import Evidence, Policy, PriceRow, Provider, Source
 from agentkit.caching.policy.edits import ContextEdit, context_edits
 from agentkit.caching.times import RealTime, Time
 from agentkit.caching.track.ticket import Ticket
@@ -30,7 +30,10 @@ from agentkit.context.prices import Prices
 from agentkit.errors import ModelError
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.rate_headers import TellsHeaders, told
 from agentkit.models.hosted.wire import Adapter, Closing, LayoutT, Refusing
+from agentkit.models.rates import RateLimits
+from agentkit.models.throttle import Throttle
 from agentkit.models.wiretap import listeners
 from agentkit.usage import Timing, Usage
 
@@ -49,6 +52,8 @@ class HostedModel(Generic[LayoutT]):
     Args:
         adapter: speaks the provider's API.
         cache: how its cache is used.
+        rates: how much may be sent at once and in a minute; what the provider says of its limits
+            holds too.
         time: for tests; the machine's own by default.
     """
 
@@ -57,6 +62,7 @@ class HostedModel(Generic[LayoutT]):
         adapter: Adapter[LayoutT],
         *,
         cache: CacheOptions | None = None,
+        rates: RateLimits | None = None,
         time: Time | None = None,
     ) -> None:
         self._adapter = adapter
@@ -66,6 +72,11 @@ class HostedModel(Generic[LayoutT]):
         self._cache = cache or CacheOptions()
         self._listed_row: PriceRow | None = None
         self._listed_on: date | None = None
+        self._throttle = Throttle(
+            rates, counts_cached=adapter.provider is not Provider.ANTHROPIC, time=self._time
+        )
+        if isinstance(adapter, TellsHeaders):
+            adapter.on_headers = self._heard
         self._tracker = CacheTracker(
             provider=adapter.provider,
             model=adapter.model,
@@ -83,6 +94,11 @@ class HostedModel(Generic[LayoutT]):
     def cache(self) -> CacheOptions:
         """How its cache is used."""
         return self._cache
+
+    @property
+    def throttle(self) -> Throttle:
+        """What requests wait for before they are sent; its `limits` may be set at any time."""
+        return self._throttle
 
     @property
     def label(self) -> str:
@@ -107,9 +123,12 @@ class HostedModel(Generic[LayoutT]):
         """Ask the model; see `Model.stream`. `CacheEvent` comes before `ModelEnd`."""
         layout = self._adapter.layout(request)
         refused = () if self._refusing is None else self._refusing.refused_fields
-        ticket = await self._tracker.enter(layout, request, may_mark=not refused)
         usage, note, last = Usage(), None, UsageEvent(usage=Usage())
+        # Before it is planned: until it may be sent, neighbours go on writing.
+        slot = await self._throttle.enter()
+        ticket: Ticket | None = None
         try:
+            ticket = await self._tracker.enter(layout, request, may_mark=not refused)
             body = self._adapter.body(layout, ticket.plan, request)
             for listener in listeners():
                 listener.sent_body(request, layout.stable, body.data)
@@ -118,7 +137,7 @@ class HostedModel(Generic[LayoutT]):
                 async for event in events:
                     ticket.response_began()
                     if isinstance(event, UsageEvent):
-                        event = event if clock is None else clock.timed(event)
+                        event = slot.timed(event if clock is None else clock.timed(event))
                         last, note = event, event.cache_note or note
                         usage = usage.merge(event.usage)
                     elif isinstance(event, ModelEnd):
@@ -126,14 +145,18 @@ class HostedModel(Generic[LayoutT]):
                         yield CacheEvent(ticket.finish(planned, note=note, parts=last.parts))
                     yield event
         except ModelError as error:
-            if usage != Usage():
+            self._throttle.failed(error)
+            if ticket is not None and usage != Usage():
                 # What was used until then is paid for, too; how much was written nobody says.
                 used = replace(last.first or usage, output_tokens=None)
                 yield CacheEvent(ticket.finish(used, note=note, parts=last.parts))
-            ticket.abandon(outage=error.retryable)
+            if ticket is not None:
+                ticket.abandon(outage=error.retryable)
             raise
         finally:
-            ticket.abandon()
+            if ticket is not None:
+                ticket.abandon()
+            slot.leave(last.first or usage)
 
     @asynccontextmanager
     async def kept_alive(
@@ -163,6 +186,9 @@ class HostedModel(Generic[LayoutT]):
         """End what was made at the provider for this model, such as cached-content objects."""
         if isinstance(self._adapter, Closing):
             await self._adapter.aclose()
+
+    def _heard(self, headers: Mapping[str, str]) -> None:
+        self._throttle.told(told(headers, self._time.now()))
 
     def _listed(self, policy: Policy, now: datetime) -> PriceRow | None:
         """Return the price that a table of others has, where the policy has none; once a day."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
@@ -34,15 +34,23 @@ class CacheFieldsRefusedWarning(UserWarning):
 
 
 async def send(
-    client: AsyncOpenAI, path: str, body: Body, *, label: str, key_variable: str
+    client: AsyncOpenAI,
+    path: str,
+    body: Body,
+    *,
+    label: str,
+    key_variable: str,
+    on_headers: Callable[[Mapping[str, str]], None] | None = None,
 ) -> AsyncGenerator[Mapping[str, object], None]:
     """Post the finished bytes once and yield the stream's events as they came, parsed JSON.
+
+    `on_headers` hears the headers of the response, also of one that refuses the request.
 
     Raises:
         RequestRefused: the API can never take the request.
         ModelError: it failed; see `translate_error`.
     """
-    from openai import AsyncStream, OpenAIError
+    from openai import APIStatusError, AsyncStream, OpenAIError
 
     stream: AsyncStream[object] | None = None
     try:
@@ -58,10 +66,14 @@ async def send(
             stream=True,
             stream_cls=AsyncStream[object],
         )
+        if on_headers is not None:
+            on_headers(stream.response.headers)
         async for event in stream:
             if isinstance(event, Mapping):
                 yield event
     except OpenAIError as error:
+        if on_headers is not None and isinstance(error, APIStatusError):
+            on_headers(error.response.headers)
         failure = translate_error(error, label, key_variable)
         failure.response_began = stream is not None
         raise failure from error
@@ -126,7 +138,7 @@ def retry_after_s(headers: Mapping[str, str], *, now: datetime | None = None) ->
     if asked is not None:
         return _until(asked, now or datetime.now(UTC))
     waits = [
-        _duration(given.get(f"x-ratelimit-reset-{limit}", ""))
+        duration_s(given.get(f"x-ratelimit-reset-{limit}", ""))
         for limit in ("requests", "tokens")
         if given.get(f"x-ratelimit-remaining-{limit}") == "0"
     ]
@@ -207,8 +219,11 @@ def _until(text: str, now: datetime) -> float | None:
     return max(0.0, (at - now).total_seconds())
 
 
-def _duration(text: str) -> float | None:
-    """Read `1h2m3.5s`, `6m0s`, `20ms` or plain seconds."""
+def duration_s(text: str) -> float | None:
+    """Return the seconds of a duration; None if it is none.
+
+    Reads `1h2m3.5s`, `6m0s`, `20ms` or plain seconds.
+    """
     parts = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?", text)
     if not text or parts is None:
         return _seconds(text)

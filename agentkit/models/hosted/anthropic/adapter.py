@@ -24,6 +24,7 @@ from agentkit.models.hosted.anthropic.reader import AnswerReader
 from agentkit.models.hosted.anthropic.sender import Sender
 from agentkit.models.hosted.anthropic.usage import usage_of
 from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.wire import Body
 from agentkit.usage import Timing
 
@@ -68,6 +69,15 @@ class AnthropicAdapter:
         self._begun = Begun[Laid]()
         self._sender = Sender(client, label=self.label, timeout_s=self._options.timeout_s)
         self._clock = clock
+
+    @property
+    def on_headers(self) -> OnHeaders | None:
+        """Hears the headers of each response; see `TellsHeaders`."""
+        return self._sender.on_headers
+
+    @on_headers.setter
+    def on_headers(self, hears: OnHeaders | None) -> None:
+        self._sender.on_headers = hears
 
     @property
     def label(self) -> str:

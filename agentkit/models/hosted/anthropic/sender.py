@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.errors import MissingExtra
 from agentkit.models.hosted.anthropic.errors import translate_error
+from agentkit.models.hosted.rate_headers import OnHeaders
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -34,6 +35,8 @@ class Sender:
         self._client = client
         self._label = label
         self._timeout_s = timeout_s
+        self.on_headers: OnHeaders | None = None
+        """Hears the headers of each streamed response, also of one that refuses the request."""
         self._own: dict[asyncio.AbstractEventLoop, _Open] = {}
 
     async def events(
@@ -46,7 +49,7 @@ class Sender:
             ModelError: it failed.
         """
         client = await self._found()
-        from anthropic import AnthropicError, AsyncStream
+        from anthropic import AnthropicError, APIStatusError, AsyncStream
         from httpx2 import HTTPError
 
         stream: AsyncStream[object] | None = None
@@ -59,10 +62,13 @@ class Sender:
                 stream=True,
                 stream_cls=AsyncStream[object],
             )
+            self._heard(stream.response.headers)
             async for event in stream:
                 if isinstance(event, Mapping):
                     yield event
         except (AnthropicError, HTTPError, *_FROM_SDK) as error:
+            if isinstance(error, APIStatusError):
+                self._heard(error.response.headers)
             failure = translate_error(error, self._label)
             failure.response_began = stream is not None
             raise failure from error
@@ -87,6 +93,10 @@ class Sender:
         except (AnthropicError, *_FROM_SDK) as error:
             raise translate_error(error, self._label) from error
         return answer if isinstance(answer, Mapping) else {}
+
+    def _heard(self, headers: Mapping[str, str]) -> None:
+        if self.on_headers is not None:
+            self.on_headers(headers)
 
     def _options(self, headers: Mapping[str, str]) -> Any:
         options: dict[str, object] = {"headers": dict(headers), "max_retries": 0}

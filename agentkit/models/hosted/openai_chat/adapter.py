@@ -31,6 +31,7 @@ from agentkit.models.hosted.openai_chat.profiles import Profile
 from agentkit.models.hosted.openai_chat.rules import wire_rules
 from agentkit.models.hosted.openai_chat.stream import ChunkReader
 from agentkit.models.hosted.openai_common import LostMarkWarning, send
+from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.wire import Body
 from agentkit.warn import warn_user
 
@@ -65,6 +66,8 @@ class ChatAdapter:
         self._profile = profile
         self._options = options or ChatOptions()
         self._now_s = now_s
+        self.on_headers: OnHeaders | None = None
+        """Hears the headers of each response; see `TellsHeaders`."""
         self._rules = wire_rules(profile, model)
         self._clients = ChatClients(client, profile, self.label, base_url)
         self._encoder = Encoder(profile, self.label, takes_marks=self._rules.takes_marks)
@@ -169,6 +172,7 @@ class ChatAdapter:
             body,
             label=self.label,
             key_variable=self._profile.key_variable or "the client",
+            on_headers=self.on_headers,
         )
         async with aclosing(sent) as chunks:
             async for chunk in chunks:

@@ -28,6 +28,7 @@ from agentkit.models.hosted.openai_responses.options import ResponsesOptions
 from agentkit.models.hosted.openai_responses.pieces import PieceStore
 from agentkit.models.hosted.openai_responses.steer import check_settings, identity, steering
 from agentkit.models.hosted.openai_responses.stream import Translator
+from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.wire import Body
 from agentkit.warn import warn_user
 
@@ -71,6 +72,8 @@ class ResponsesAdapter:
         self._store = PieceStore()
         self._begun = Begun[Sheet]()
         self._now_s = now_s
+        self.on_headers: OnHeaders | None = None
+        """Hears the headers of each response; see `TellsHeaders`."""
         self._unknown: frozenset[str] = frozenset()
         self._responses: OrderedDict[str, str] = OrderedDict()
 
@@ -162,7 +165,14 @@ class ResponsesAdapter:
     async def _send(self, body: Body, without: frozenset[str]) -> AsyncGenerator[ModelEvent, None]:
         translator = Translator(self.label, self._now_s)
         client = await self._clients.get()
-        sent = send(client, "/responses", body, label=self.label, key_variable=_KEY)
+        sent = send(
+            client,
+            "/responses",
+            body,
+            label=self.label,
+            key_variable=_KEY,
+            on_headers=self.on_headers,
+        )
         async with aclosing(sent) as events:
             async for event in events:
                 self._learn(without)
