@@ -6,6 +6,7 @@ hosted/      models behind an API: planned, sent by the vendor's SDK, judged; an
 local.py     our own runtime in this process; the only file that imports agentkit_runtime
 engines.py   one engine for each process and local model; prices.py: what tokens cost
 fallback.py  FallbackModel: the next model where one fails; routes.py: models that stand for others
+throttle.py  how many requests at once and in a minute; rates.py: RateLimits, and how they wait
 scripted.py  a test double that replays a script and records what it was asked
 An adapter is a pure translation and a thin stream; it decides nothing about the prefix.
 """
@@ -21,12 +22,14 @@ from agentkit.models.base import (
     ToolName,
 )
 from agentkit.models.fallback import FallbackModel
+from agentkit.models.rates import RateLimits
 from agentkit.models.resolve import resolve_model
 
 __all__ = [
     "FallbackModel",
     "Model",
     "ModelRequest",
+    "RateLimits",
     "Reuse",
     "Settings",
     "ToolChoice",
