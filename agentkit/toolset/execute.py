@@ -113,6 +113,8 @@ async def execute_calls(
 
     contexts = [context_factory(call) for call in calls]
     tasks = [asyncio.create_task(work(index, context)) for index, context in enumerate(contexts)]
+    for task in tasks:
+        task.add_done_callback(_heard)
     try:
         await _finish(tasks)
     finally:
@@ -195,9 +197,12 @@ async def _stop(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.cancel()
     if running:
         await asyncio.wait(running, timeout=_CANCEL_GRACE_S)
-    for task in tasks:
-        if task.done() and not task.cancelled():
-            task.exception()  # the first is raised; no more is said of the others
+
+
+def _heard(task: asyncio.Task[None]) -> None:
+    """Of several exceptions the first is raised; the others are no news for asyncio's log."""
+    if not task.cancelled():
+        task.exception()
 
 
 def parse_arguments(text: str) -> dict[str, object]:

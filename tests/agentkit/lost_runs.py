@@ -59,6 +59,20 @@ def nodes(depth: int = 0) -> st.SearchStrategy[Node]:
     return st.builds(Node, st.lists(turns, max_size=3 - depth).map(tuple))
 
 
+def busy(third: str) -> Node:
+    """A program in which much happens; a third of its calls are of this tool."""
+    return Node(
+        (
+            ("again", Node(((third, "again"), ("once",))), third),
+            (
+                (Node(((third,), ("again",))), Node(((Node(((third,),)), "again"),)), Node(())),
+                "once",
+            ),
+            ("again",),
+        )
+    )
+
+
 @dataclass
 class World:
     """What outlives a process: the journal, what tools did, and what was asked."""

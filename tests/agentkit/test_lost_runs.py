@@ -17,28 +17,15 @@ from tests.agentkit.lost_runs import (
     Node,
     World,
     answered_calls,
+    busy,
     carried_out,
     found,
     nodes,
     story,
 )
 
-
 PHASES = (Phase.explicit, Phase.generate)
 """No shrinking: a program that fails is small enough, and each try runs a whole team."""
-
-
-def busy(third: str) -> Node:
-    return Node(
-        (
-            ("again", Node(((third, "again"), ("once",))), third),
-            (
-                (Node(((third,), ("again",))), Node(((Node(((third,),)), "again"),)), Node(())),
-                "once",
-            ),
-            ("again",),
-        )
-    )
 
 
 def uninterrupted(program: Node, *, one_at_a_time: bool) -> tuple[World, object, int]:
