@@ -12,6 +12,7 @@ from typing import Any
 
 from agentkit.testing.wire.compare import difference
 from agentkit.testing.wire.intercept import AsyncSend, Send, error_of, response_of
+from agentkit.testing.wire.pieces import joined_texts
 from agentkit.testing.wire.secrets import Scrubber
 
 _VERSION = 1
@@ -22,6 +23,10 @@ class CassetteMismatch(BaseException):
 
     No `Exception`, because the vendors' clients catch all of those, wait, and try again.
     """
+
+
+class SecretInStream(AssertionError):
+    """A streamed answer holds a secret in pieces. It is not written down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +163,11 @@ class Recorder:
         return kept.taped(await send())
 
     def save(self) -> None:
-        """Write what was recorded. Requests that failed before a response are left out."""
+        """Write what was recorded. Requests that failed before a response are left out.
+
+        Raises:
+            SecretInStream: nothing is written.
+        """
         found = [kept.interaction(self._scrubber) for kept in self._recorded]
         value = {
             "version": _VERSION,
@@ -230,6 +239,12 @@ class _Recorded:
         clean = scrubber.data(whole)
         # A secret may lie across a border of chunks: then those are lost, and not the secret.
         chunks = tuple(self._chunks) if clean == whole else tuple(clean.splitlines(keepends=True))
+        if any(scrubber.text(text) != text for text in joined_texts(clean)):
+            raise SecretInStream(
+                f"the answer to {scrubber.url(str(self._request.url))} spells a secret over "
+                "several events, so it cannot be taken out; let the model not repeat it, or make the "
+                "pattern narrower"
+            )
         return Interaction(
             method=self._request.method,
             url=scrubber.url(str(self._request.url)),
