@@ -24,6 +24,7 @@ from agentkit.models.base import (
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.rates import RateLimits
 from agentkit.models.resolve import resolve_model
+from agentkit.models.throttle import limit_rates
 
 __all__ = [
     "FallbackModel",
@@ -34,5 +35,6 @@ __all__ = [
     "Settings",
     "ToolChoice",
     "ToolName",
+    "limit_rates",
     "resolve_model",
 ]

@@ -12,11 +12,15 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 from agentkit.caching.times import RealTime, Time
-from agentkit.errors import ModelError
+from agentkit.errors import ConfigurationError, ModelError
 from agentkit.events import UsageEvent
+from agentkit.models.base import Model
 from agentkit.models.rates import LONGEST_S, Bucket, Kind, RateLimits, Told, Window
+from agentkit.models.resolve import resolve_model
+from agentkit.models.routes import leaves
 from agentkit.usage import Usage
 
 _WEIGHT = 0.3
@@ -60,6 +64,36 @@ class _Waiter:
     def _wake(self) -> None:
         if not self.woken.done():
             self.woken.set_result(None)
+
+
+@runtime_checkable
+class Throttled(Protocol):
+    """A model whose requests wait for their turn."""
+
+    @property
+    def throttle(self) -> Throttle:
+        """What they wait for."""
+        ...
+
+
+def limit_rates(model: str | Model, limits: RateLimits) -> Model:
+    """Bound what is sent to a model, for all that use the same object; returns the model.
+
+    A model string names one object in the whole process, so this holds for all its agents.
+
+    Raises:
+        ConfigurationError: requests to the model do not wait for anything.
+        UnknownModel: the string names nothing we know.
+    """
+    resolved = resolve_model(model)
+    found = [each for each in leaves(resolved) if isinstance(each, Throttled)]
+    if not found:
+        raise ConfigurationError(
+            f"the model {resolved.label!r} has no throttle: only models behind an API have one"
+        )
+    for each in found:
+        each.throttle.limits = limits
+    return resolved
 
 
 class Throttle:

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from agentkit import Agent, ConfigurationError, ModelError
 from agentkit.caching.times import VirtualTime
 from agentkit.fake import Ask, Failure, Reply
+from agentkit.models import FallbackModel, resolve_model
 from agentkit.models.hosted.rate_headers import told
 from agentkit.models.rates import RateLimits, Told
-from agentkit.models.throttle import Throttle
+from agentkit.models.throttle import Throttle, limit_rates
+from agentkit.testing import ScriptedModel
 from agentkit.usage import Usage
 from tests.agentkit.hosted_world import PROVIDERS, HostedWorld
 
@@ -308,6 +310,17 @@ def test_a_model_takes_bounds_and_is_left_by_a_failed_a_closed_and_a_finished_re
 
     assert world.run(work).startswith("word")
     assert (world.model.throttle.n_running, world.model.throttle.n_waiting) == (0, 0)
+
+
+def test_a_model_string_is_bounded_for_all_who_name_it() -> None:
+    limits = RateLimits(max_concurrent=3)
+    model: Any = limit_rates("anthropic:claude-haiku-5", limits)
+    assert resolve_model("anthropic:claude-haiku-5") is model
+    assert model.throttle.limits == limits
+    limit_rates(FallbackModel([model, ScriptedModel([])]), RateLimits())
+    assert model.throttle.limits == RateLimits()
+    with pytest.raises(ConfigurationError, match="'scripted' has no throttle"):
+        limit_rates(ScriptedModel([]), limits)
 
 
 @pytest.mark.parametrize("given", [{"max_concurrent": 0}, {"requests_per_minute": 1.5}])
