@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from agentkit.errors import ConfigurationError
 from agentkit.saved import SavedRun
@@ -120,6 +124,32 @@ async def test_who_forks_a_conversation_while_it_is_deleted_has_all_of_it(url: s
             await asyncio.gather(second.delete(user="ann"), first.save(fork))
             assert await second.load(f"fork {number}") == (fork,)
             assert await second.load(f"origin {number}") == ()
+
+
+async def test_who_saves_in_the_middle_of_a_deletion_waits_for_its_end(postgres_url: str) -> None:
+    """Else it could refer to what the deletion has found to be of no use to anybody."""
+    run = begun("origin", user="ann")
+    fork = begun("fork", context=after_turn(run).context)
+    with open_journal(postgres_url) as saver, open_journal(postgres_url) as deleter:
+        await saver.save(after_turn(run))
+        saving = threading.Thread(target=lambda: asyncio.run(saver.save(fork)))
+
+        def middle(*arguments: Any) -> None:
+            if arguments[2].startswith("DELETE FROM agentkit_chain") and not saving.ident:
+                saving.start()
+                while saving.is_alive() and not _somebody_waits(postgres_url):
+                    saving.join(0.01)
+
+        event.listen(deleter._worker.engine, "before_cursor_execute", middle)
+        assert await deleter.delete(user="ann") == 1
+        await asyncio.to_thread(saving.join)
+        assert await deleter.load("fork") == (fork,)
+
+
+def _somebody_waits(url: str) -> bool:
+    with psycopg.connect(url) as connection:
+        waiting = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    return waiting is not None and waiting[0] > 0
 
 
 @st.composite
