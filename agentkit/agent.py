@@ -514,13 +514,13 @@ class Agent(Generic[Deps, Output]):
                 object.__setattr__(self, plural, tuple(value))
         self._is_fixed = True
 
-    def made(self, cls: type[Agent[Any, Any]]) -> Agent[Any, Any]:
+    def made(self, cls: type[Agent[Any, Any]], what: str = "subagent") -> Agent[Any, Any]:
         """Return an agent of a class that was given in place of one."""
         try:
             made = cls(deps=self.deps)
         except TypeError as error:
             raise ConfigurationError(
-                f"agent {cls.__name__!r} of {self.name!r} cannot be made by "
+                f"{what} {cls.__name__!r} of {self.name!r} cannot be made by "
                 f"{cls.__name__}(deps=...): {error}; give an instance"
             ) from error
         made._is_made_by_parent = True

@@ -54,7 +54,7 @@ def _met(given: AnyAgent | type[AnyAgent] | str, agents: list[AnyAgent], head: A
     for agent in agents:
         if agent is given or type(agent) is given:
             return agent
-    agents.append(head.made(given) if isinstance(given, type) else given)
+    agents.append(head.made(given, "handoff") if isinstance(given, type) else given)
     return agents[-1]
 
 
