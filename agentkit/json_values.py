@@ -84,7 +84,7 @@ def encode(value: Any, pool: Pool | None) -> Any:
         case Mapping():
             return {key: encode(item, pool) for key, item in value.items()}
     return {
-        item.name: _output(value.output)
+        item.name: jsonable(value.output)
         if isinstance(value, RunResult) and item.name == "output"
         else encode(getattr(value, item.name), pool)
         for item in fields(value)
@@ -170,7 +170,12 @@ def _checked(data: Any, is_right: bool, kind: Any) -> Any:
     return data
 
 
-def _output(value: object) -> Json:
+def jsonable(value: object) -> Json:
+    """Return any value as pydantic writes it in JSON: what an output is made of.
+
+    Raises:
+        pydantic_core.PydanticSerializationError: it has no JSON form.
+    """
     if value is None or isinstance(value, str):
         return value
     from pydantic_core import to_jsonable_python

@@ -68,7 +68,7 @@ def busy(third: str) -> Node:
                 (Node(((third,), ("again",))), Node(((Node(((third,),)), "again"),)), Node(())),
                 "once",
             ),
-            ("again",),
+            ("again", Node(((third,),))),
         )
     )
 

@@ -21,6 +21,7 @@ from agentkit import (
     ModelError,
     OutputError,
     PausedRun,
+    tool,
 )
 from agentkit.events import RunEnd, RunPaused, RunStarted, SubagentEvent
 from agentkit.saved import SavedRun
@@ -145,19 +146,33 @@ async def test_an_id_is_given_to_one_run() -> None:
 
 
 async def test_results_are_kept_as_they_come_and_not_with_their_siblings() -> None:
-    journal, log = MemoryJournal(), Log()
-    model = ScriptedModel([[Call("look"), Call("pay", {"to": "Ada", "eur": 1})], "Done."])
-    agent = clerk(model, journal, tools=log.tools)
-    paused = await _paused(agent)
-    log.hang = True
-    task = asyncio.create_task(agent.resume(RUN_ID, {paused.pending[0].id: Approve()}))
-    await log.hangs.wait()
+    journal, has_begun = MemoryJournal(), asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Never come back."""
+        has_begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def quick() -> str:
+        """Come back after the other has begun."""
+        await has_begun.wait()
+        return "quick"
+
+    agent = clerk(ScriptedModel([[Call("hang"), Call("quick")]]), journal, tools=[hang, quick])
+    task = asyncio.create_task(agent.run("Go.", run_id=RUN_ID))
+    await has_begun.wait()
+    for _ in range(50):
+        await asyncio.sleep(0)
     saved = await one(journal)
-    assert saved.open_turn is not None
-    assert [each.content for each in saved.open_turn.results.values()] == ["seen"]
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert saved.open_turn is not None
+    assert [each.content for each in saved.open_turn.results.values()] == ["quick"]
+    assert len(saved.open_turn.started) == 2
 
 
 # A journal that fails.
