@@ -56,9 +56,8 @@ def shortened(run: RunState, name: str, output: ToolOutput) -> ToolOutput:
         name: the tool's name.
         output: its whole answer.
     """
-    called = run.member.toolset.get(name)
-    limit = policy_of(called).max_result_chars or _limit(run)
-    if len(output.content) <= limit or called is result_reader():
+    limit = policy_of(run.member.toolset.get(name)).max_result_chars or _limit(run)
+    if len(output.content) <= limit:
         return output
     text = printable(output.content)
     handle = handle_of(text) if READ_RESULT in run.member.own_tools else None

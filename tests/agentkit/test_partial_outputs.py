@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from typing import Any, Literal
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from agentkit import Agent, partial_outputs
+from agentkit.events import Event, TextDelta
 from agentkit.testing import Call, ScriptedModel
 from agentkit.toolset import tool
 
@@ -68,6 +70,16 @@ async def test_a_model_is_seen_when_it_is_whole_and_a_value_only_once() -> None:
     assert len(seen) == len({each.model_dump_json() for each in seen})
     assert await outputs(['"yes"'], Literal["yes", "no"]) == (["yes"], "yes")
     assert await outputs(["null"], Finding | None) == ([None], None)
+
+
+async def test_an_element_that_is_not_valid_yet_is_left_out_until_it_is() -> None:
+    async def written() -> AsyncIterator[Event]:
+        yield TextDelta('[{"line": 1, "quote": "a"}, {"line": 2, ')
+        yield TextDelta('"quote": "b"}]')
+
+    first = Finding(line=1, quote="a")
+    seen = [each async for each in partial_outputs(written(), list[Finding])]
+    assert seen == [[first], [first, Finding(line=2, quote="b")]]
 
 
 async def test_a_turn_that_calls_tools_and_one_that_is_corrected_are_forgotten() -> None:
