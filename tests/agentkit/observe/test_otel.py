@@ -12,8 +12,8 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from agentkit import Agent, Task, ToolContext, fan_out, tool
-from agentkit.errors import ApprovalRequired, ModelError, OutputError
+from agentkit import Agent, Limits, Task, ToolContext, fan_out, tool
+from agentkit.errors import ApprovalRequired, LimitReached, ModelError, OutputError
 from agentkit.events import RunEnd, TextDelta, UsageEvent
 from agentkit.saved import Approve
 from agentkit.testing import Call, ScriptedModel
@@ -45,8 +45,16 @@ class Lead(Agent):
         """Fail."""
         raise ValueError("the word is swordfish")
 
+    @tool
+    def repeat(self, word: str) -> str:
+        """Repeat."""
+        return f"{word} crumble"
 
-async def test_a_run_its_requests_its_calls_and_its_subagents_nest(seen: Seen) -> None:
+
+@pytest.mark.parametrize("limits", [None, Limits(seconds=60.0)])
+async def test_a_run_its_requests_its_calls_and_its_subagents_nest(
+    seen: Seen, limits: Limits | None
+) -> None:
     model = ScriptedModel(
         {
             "lead": [
@@ -56,7 +64,7 @@ async def test_a_run_its_requests_its_calls_and_its_subagents_nest(seen: Seen) -
             "reader": ["read"],
         }
     )
-    await Lead(model=model, telemetry=seen.telemetry).run("hello")
+    await Lead(model=model, telemetry=seen.telemetry, limits=limits).run("hello")
     assert sorted(seen.tree()) == sorted(
         [
             "invoke_agent lead",
@@ -133,10 +141,11 @@ async def test_spans_carry_the_names_of_the_conventions(seen: Seen) -> None:
 
 
 async def test_nothing_that_was_said_is_recorded_by_default(seen: Seen) -> None:
-    model = ScriptedModel([Call("fail"), "the answer is xylophone"])
+    calls = [Call("fail"), Call("repeat", {"word": "gooseberry"})]
+    model = ScriptedModel([calls, "the answer is xylophone"])
     await Lead(model=model, telemetry=seen.telemetry).run("my code is marzipan")
     exported = "".join(span.to_json() for span in seen.spans)
-    for secret in ("marzipan", "xylophone", "swordfish", "You lead"):
+    for secret in ("marzipan", "xylophone", "swordfish", "gooseberry", "crumble", "You lead"):
         assert secret not in exported
     assert "execute_tool fail" in exported
 
@@ -274,7 +283,9 @@ async def test_a_stream_that_is_left_in_the_middle_of_an_answer_ends_its_spans(
 async def test_the_readers_own_context_is_as_it_was_between_two_events(seen: Seen) -> None:
     """A span that stayed current would become the parent of whatever the reader does."""
     agent = Lead(
-        model=ScriptedModel([Call("add", {"a": 1, "b": 2}), "done"]), telemetry=seen.telemetry
+        model=ScriptedModel([Call("add", {"a": 1, "b": 2}), "done"]),
+        telemetry=seen.telemetry,
+        limits=Limits(seconds=60.0),
     )
     tracer = seen.tracers.get_tracer("test")
     with tracer.start_as_current_span("request of the web server") as mine:
@@ -478,3 +489,23 @@ async def test_a_request_that_another_model_answered_is_named_after_that(seen: S
     assert answered["gen_ai.response.model"] == "cheap"
     [tokens] = seen.points("gen_ai.client.inference.usage.output_tokens")
     assert tokens.attributes["gen_ai.request.model"] == "cheap"
+
+
+async def test_a_run_past_its_deadline_ends_all_its_spans(seen: Seen) -> None:
+    class Slow(Agent):
+        """You are slow."""
+
+        @tool
+        async def wait(self) -> str:
+            """Wait."""
+            await asyncio.Event().wait()
+            return ""
+
+    model = ScriptedModel([Call("wait")])
+    agent = Slow(model=model, telemetry=seen.telemetry, limits=Limits(seconds=0.05))
+    with pytest.raises(LimitReached):
+        await agent.run("x")
+    run = seen.one("invoke_agent slow")
+    assert attributes(run)["agentkit.run.status"] == "failed"
+    assert attributes(run)["error.type"] == "LimitReached"
+    assert seen.one("execute_tool wait").end_time is not None
