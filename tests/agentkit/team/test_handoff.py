@@ -27,6 +27,7 @@ from agentkit import (
     RunResult,
     ToolOutput,
     TurnLimitReached,
+    subagent,
     tool,
 )
 from agentkit.blocks import ToolCall, ToolMessage, ToolResult, UserMessage
@@ -34,6 +35,7 @@ from agentkit.events import Event, HandedOff, SubagentEvent
 from agentkit.models import ModelRequest
 from agentkit.saved import SavedRun
 from agentkit.team import Ok, begin_epoch, warm
+from agentkit.team.subagent import Beginning
 from agentkit.testing import (
     Call,
     Reply,
@@ -485,6 +487,34 @@ async def test_a_subagents_run_may_be_handed_over_too() -> None:
     below = [event.event for event in events if isinstance(event, SubagentEvent)]
     assert any(isinstance(event, HandedOff) for event in below)
     assert_prefix_stable(model.calls)
+
+
+@pytest.mark.parametrize("context", ["fresh", "fork"])
+async def test_a_subagents_run_that_waits_behind_a_handoff_is_resumed(context: Beginning) -> None:
+    class Lead(Agent):
+        """You lead."""
+
+        subagents = (subagent(Triage(rules=""), context=context),)
+
+    def script(request: ModelRequest) -> Step:
+        last = request.context.messages[-1]
+        if request.agent == "lead":
+            return "ok" if last.kind == "tool" else Call("delegate_to_triage", {"task": "Order 7"})
+        if request.agent == "triage":
+            return TO_REFUNDS
+        return "Paid." if last.kind == "tool" else Call("refund", {"order": "7", "euros": 90})
+
+    before = ScriptedModel(script)
+    with pytest.raises(ApprovalRequired) as caught:
+        await Lead(model=before).run("x")
+    paused = PausedRun.from_json(caught.value.paused.to_json())
+    assert paused.pending[0].path == ("lead", "triage")
+    after = ScriptedModel(script)
+    result = await Lead(model=after).resume(paused, {paused.pending[0].id: Approve()})
+
+    assert results(result)[0].content == "Paid."
+    assert [call.request.agent for call in after.calls] == ["refunds", "lead"]
+    assert_prefix_stable([*before.calls, *after.calls])
 
 
 async def test_another_model_is_allowed_and_the_event_says_what_it_has_to_read() -> None:
