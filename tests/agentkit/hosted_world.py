@@ -46,6 +46,11 @@ class HostedWorld:
             self.adapter, cache=CacheOptions(), time=self.time
         )
 
+    def another_model(self, provider: str) -> HostedModel[Any]:
+        """Another provider's model in the same world."""
+        adapter = _adapter(provider, self._http, self.time)
+        return HostedModel(adapter, cache=CacheOptions(), time=self.time)
+
     @property
     def wires(self) -> list[Pieces]:
         """Requests to Anthropic as its cache reads them: in its order, without marks."""

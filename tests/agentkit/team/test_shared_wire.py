@@ -84,6 +84,30 @@ def test_across_handoffs_every_request_begins_with_the_one_before(provider: str)
         assert record.verdict.shortfall is None or not record.verdict.shortfall.lost_tokens
 
 
+@pytest.mark.parametrize(("first", "second"), [("anthropic", "openai"), ("openai", "anthropic")])
+def test_a_handoff_to_another_providers_model_is_paid_and_nothing_of_the_first_one_is_sent(
+    first: str, second: str
+) -> None:
+    """XPR: a vendor's own fields survived the switch. What it costs stands in the report."""
+    script = [Call("handoff_to_refunds", "{}"), Call("refund", '{"order": "7"}'), "It is paid."]
+    world = world_of([*script], first)
+    theirs = world.another_model(second)
+    agent = Triage(model=world.model, handoffs=[Refunds(model=theirs)])
+    result = world.run(lambda: agent.run("My lamp is broken."))
+
+    before, cold, warm = result.requests
+    assert [each.model.split(":")[0] for each in result.requests] == [first, second, second]
+    assert (cold.usage.cache_read_tokens, cold.agent) == (0, "refunds")
+    assert (warm.usage.hit_ratio or 0) > 0.9
+    assert len(world.served) == 3  # none was refused
+    rows = {row.label: row.money for row in result.cache.rows}
+    assert rows.keys() == {"triage", "triage (refunds)"}
+    paid = [None if money is None else money.cost.exact for money in rows.values()]
+    assert all(usd is not None and usd > 0 for usd in paid)
+    assert before.verdict is not None
+    assert cold.verdict is not None
+
+
 class Checker(Agent):
     """You check one claim."""
 
