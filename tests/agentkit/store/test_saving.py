@@ -32,13 +32,15 @@ def histories(draw: st.DrawFn) -> list[SavedRun]:
         if draw(st.booleans()):
             values["requests"] = now.requests + other.requests
         if draw(st.booleans()) and now.open_turn is not None and now.open_turn.message.calls:
-            values["open_turn"] = draw(_grown(now.open_turn))
+            values["open_turn"] = draw(_other(now.open_turn))
         history.append(replace(now, **values))
     return history
 
 
 @st.composite
-def _grown(draw: st.DrawFn, turn: SavedTurn) -> SavedTurn:
+def _other(draw: st.DrawFn, turn: SavedTurn) -> SavedTurn:
+    if draw(st.booleans()):
+        return replace(turn, results={}, started=frozenset())  # the step before is kept again
     call = draw(st.sampled_from(turn.message.calls))
     results = {call.id: draw(saved_runs.result_of(call)), **turn.results}
     return replace(turn, started=turn.started | {call.id}, results=results)
@@ -172,3 +174,19 @@ async def test_a_subagent_that_has_changed_is_begun_again_under_its_id(journal: 
     later = after_turn(again)
     await journal.save(later)
     assert await journal.load("r") == (run, later)
+
+
+async def test_a_run_that_is_put_back_to_the_step_before_is_as_it_was_then(
+    journal: SqlJournal,
+) -> None:
+    call = ToolCall(id="c", name="add", arguments="{}")
+    turn = SavedTurn(message=AssistantMessage((call,)), results={}, started=frozenset())
+    before = begun(open_turn=turn)
+    result = ToolResult(call_id="c", name="add", content="3")
+    later = replace(turn, results={"c": result}, started=frozenset({"c"}))
+    for run in (before, replace(before, open_turn=later), before, after_turn(before)):
+        await journal.save(run)
+        assert await journal.load("r") == (run,)
+    await journal.save(replace(before, requests=after_turn(before).requests, status="failed"))
+    (kept,) = await journal.load("r")
+    assert (kept.context, kept.open_turn) == (before.context, before.open_turn)
