@@ -6,6 +6,8 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress, count
+from operator import is_not
 
 from agentkit.caching.policy import Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Message, Role
@@ -28,13 +30,22 @@ class Boundary:
     role: Role | None
 
 
+class Prefixes(list[Boundary]):
+    """The prefixes of a request, shortest first, and their keys beside them."""
+
+    def __init__(self, found: Iterable[Boundary] = (), keys: Iterable[bytes] = ()) -> None:
+        """`keys`: those of `found`."""
+        super().__init__(found)
+        self.keys = list(keys)
+
+
 def boundaries(
     request: CacheRequest,
     *,
     scope: Sequence[str],
     invalidations: Iterable[Invalidation],
     memory: PrefixMemory | None = None,
-) -> list[Boundary]:
+) -> Prefixes:
     """Return the prefixes of a request, shortest first.
 
     Settings enter the hash at the first section that they can lose, so a change keeps what lies
@@ -60,7 +71,7 @@ class PrefixMemory:
         self._n_prefixes = 0
         self._kept: OrderedDict[Hashable, _Hashed] = OrderedDict()
 
-    def prefixes(self, name: Hashable, request: CacheRequest, hasher: _Hasher) -> list[Boundary]:
+    def prefixes(self, name: Hashable, request: CacheRequest, hasher: _Hasher) -> Prefixes:
         """Return the prefixes of a request, and remember them under a name."""
         before = self._kept.pop(name, None)
         if before is None:
@@ -73,13 +84,13 @@ class PrefixMemory:
         while self._n_prefixes > self._max_prefixes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._n_prefixes -= len(dropped.prefixes)
-        return list(found)
+        return Prefixes(found, found.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hashed:
     request: CacheRequest
-    prefixes: list[Boundary]
+    prefixes: Prefixes
     rules: tuple[Invalidation, ...]
 
 
@@ -91,7 +102,7 @@ class _Hasher:
         self.rules = rules
         """By which changes of settings are told."""
 
-    def hashed(self, request: CacheRequest) -> list[Boundary]:
+    def hashed(self, request: CacheRequest) -> Prefixes:
         """Return all prefixes of a request."""
         chain = _Chain()
         key = content = _digest(*(part.encode() for part in self._scope))
@@ -102,26 +113,28 @@ class _Hasher:
                 key, content = chain.add(key, content, section, index, message)
         return chain.found
 
-    def continued(self, request: CacheRequest, before: _Hashed) -> list[Boundary]:
+    def continued(self, request: CacheRequest, before: _Hashed) -> Prefixes:
         """Return the same, from where a request ends that was hashed before."""
-        was, n_front = before.request, len(request.tools) + len(request.system)
+        was, n_front = before.request, request.n_front
         is_same = _equal(request.tools, was.tools) and _equal(request.system, was.system)
         if not is_same or self.rules != before.rules:
             return self.hashed(request)
         chain = _Chain(before.prefixes)
         chain.replace(0, request.tools, was.tools)
         chain.replace(len(request.tools), request.system, was.system)
-        at, n_same = n_front, 0
-        for message, old in zip(request.messages, was.messages, strict=False):
-            if message is not old:
-                if message.role is not old.role or not _equal(message.blocks, old.blocks):
-                    break
-                chain.replace(at, message.blocks, old.blocks)
-            at += len(message.blocks)
-            n_same += 1
+        starts = request.messages.starts
+        n_same = min(len(request.messages), len(was.messages))
+        # Messages that were there before are the same objects, but for a few that have other marks.
+        for number in compress(count(), map(is_not, request.messages, was.messages)):
+            message, old = request.messages[number], was.messages[number]
+            if message.role is not old.role or not _equal(message.blocks, old.blocks):
+                n_same = number
+                break
+            chain.replace(n_front + starts[number], message.blocks, old.blocks)
+        at = n_front + starts[n_same]
         if at == n_front:
             return self.hashed(request)
-        del chain.found[at:]
+        chain.cut(at)
         key, content = chain.found[-1].key, chain.found[-1].content
         for number, message in enumerate(request.messages[n_same:], n_same):
             key, content = chain.add(key, content, Section.MESSAGES, number, message)
@@ -131,8 +144,13 @@ class _Hasher:
 class _Chain:
     """Prefixes, as they are found."""
 
-    def __init__(self, found: Iterable[Boundary] = ()) -> None:
-        self.found = list(found)
+    def __init__(self, found: Prefixes | None = None) -> None:
+        self.found = Prefixes() if found is None else Prefixes(found, found.keys)
+
+    def cut(self, n_kept: int) -> None:
+        """Keep the first ones only."""
+        del self.found[n_kept:]
+        del self.found.keys[n_kept:]
 
     def add(
         self, key: bytes, content: bytes, section: Section, index: int, message: Message
@@ -144,6 +162,7 @@ class _Chain:
             data = block_data(block, role=message.role if place == 0 else None)
             key, content = _digest(key, data), _digest(content, data)
             n_tokens += block.n_tokens
+            self.found.keys.append(key)
             self.found.append(
                 Boundary(
                     key=key,

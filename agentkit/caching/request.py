@@ -2,83 +2,19 @@
 
 from __future__ import annotations
 
-import enum
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, islice
 from operator import attrgetter, is_
 from typing import Literal
 
+from agentkit.caching.messages import Block as Block
+from agentkit.caching.messages import Mark as Mark
+from agentkit.caching.messages import Message as Message
+from agentkit.caching.messages import Messages as Messages
+from agentkit.caching.messages import Role as Role
+from agentkit.caching.messages import replace_mark, shows_image
 from agentkit.caching.policy import BlockKind, Change, Speed, Terms, Ttl
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A cache mark on a block (`cache_control`, `prompt_cache_breakpoint`)."""
-
-    ttl: Ttl | None = None
-    """None: the provider's default, or what the request's options say."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A piece of a request that is equal to another or not; simulated caches never look inside.
-
-    Where two texts part in their middle, make two blocks of each.
-    """
-
-    kind: BlockKind = BlockKind.TEXT
-    digest: bytes
-    """Names the bytes: equal digests, equal bytes."""
-    n_tokens: int
-    mark: Mark | None = None
-    group: str | None = None
-    """Neighbours of one group are one position, and their marks act as one: the last."""
-    shows_image: bool = False
-    """Whether there is an image inside it, e.g. in a tool result."""
-
-    def __post_init__(self) -> None:
-        if self.n_tokens < 0:
-            raise ValueError(f"n_tokens must be at least 0, got {self.n_tokens!r}")
-
-
-class Role(enum.StrEnum):
-    """Who speaks."""
-
-    USER = "user"
-    ASSISTANT = "assistant"
-    TOOL = "tool"
-    DEVELOPER = "developer"
-    """A system or developer message behind the first other message."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of the conversation."""
-
-    role: Role
-    blocks: tuple[Block, ...]
-    shows_image: bool = field(init=False, repr=False, compare=False)
-    """Whether there is an image in it."""
-    is_marked: bool = field(init=False, repr=False, compare=False)
-    """Whether one of its blocks has a mark."""
-
-    def __post_init__(self) -> None:
-        # Found once: every request of a run shows the same messages again.
-        object.__setattr__(self, "shows_image", any(map(_shows_image, self.blocks)))
-        is_marked = any(block.mark is not None for block in self.blocks)
-        object.__setattr__(self, "is_marked", is_marked)
-
-    @property
-    def is_tool_result(self) -> bool:
-        """Whether it holds nothing but tool results, whichever role carries them."""
-        if self.role is Role.TOOL:
-            return True
-        return bool(self.blocks) and all(
-            block.kind in (BlockKind.TOOL_RESULT, BlockKind.PROGRAMMATIC_TOOL_RESULT)
-            for block in self.blocks
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +70,8 @@ class CacheRequest:
     tools: tuple[Block, ...] = ()
     system: tuple[Block, ...] = ()
     """System text; at OpenAI instructions and the developer messages before all others."""
-    messages: tuple[Message, ...] = ()
+    messages: Messages = field(default_factory=Messages)
+    """Another sequence of messages is taken, too."""
     terms: Terms = field(default_factory=Terms)
     prewarm: bool = False
     """Fill the cache and answer nothing (`max_tokens: 0`, `prewarm`)."""
@@ -145,27 +82,65 @@ class CacheRequest:
     cached_content: str | None = None
     """Name of a Gemini cached-content object that is this request's front."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.messages, Messages):
+            object.__setattr__(self, "messages", Messages(self.messages))
+
     @property
-    def blocks(self) -> Iterator[Block]:
+    def n_front(self) -> int:
+        """How many blocks lie before the messages."""
+        return len(self.tools) + len(self.system)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
         """All blocks, in wire order."""
-        return chain(self.tools, self.system, *map(_BLOCKS, self.messages))
+        return (*self.tools, *self.system, *self.messages.blocks)
+
+    @property
+    def kinds(self) -> frozenset[BlockKind]:
+        """The kinds of its blocks; maybe others, too."""
+        front = (block.kind for block in (*self.tools, *self.system))
+        return self.messages.kinds.union(front)
+
+    @property
+    def marked_places(self) -> list[tuple[int, Block]]:
+        """The blocks that have a mark with their places among all blocks, in wire order."""
+        front = (*self.tools, *self.system)
+        found = [(place, block) for place, block in enumerate(front) if block.mark is not None]
+        for number in self.messages.marked:
+            start = self.n_front + self.messages.starts[number]
+            for place, block in enumerate(self.messages[number].blocks, start):
+                if block.mark is not None:
+                    found.append((place, block))
+        return found
 
     @property
     def marked(self) -> list[Block]:
         """The blocks that have a mark, in wire order."""
-        with_mark = (message.blocks for message in self.messages if message.is_marked)
-        blocks = chain(self.tools, self.system, *with_mark)
-        return [block for block in blocks if block.mark is not None]
+        return [block for _, block in self.marked_places]
 
     @property
     def n_blocks(self) -> int:
         """How many blocks there are."""
-        in_messages = sum(map(len, map(_BLOCKS, self.messages)))
-        return len(self.tools) + len(self.system) + in_messages
+        return self.n_front + len(self.messages.blocks)
 
     def tokens(self, n_blocks: int | None = None) -> int:
         """Return the tokens of the first blocks, or of all."""
-        return sum(map(_N_TOKENS, islice(self.blocks, n_blocks)))
+        n_front = self.n_front
+        front = (*self.tools, *self.system)[:n_blocks]
+        n_tokens = sum(block.n_tokens for block in front)
+        if n_blocks is None:
+            return n_tokens + self.messages.lengths[-1]
+        n_more = min(max(0, n_blocks - n_front), len(self.messages.blocks))
+        return n_tokens + self.messages.lengths[n_more]
+
+    def blocks_within(self, n_tokens: int) -> int:
+        """Return how many leading blocks have at most this many tokens together."""
+        for place, block in enumerate((*self.tools, *self.system)):
+            n_tokens -= block.n_tokens
+            if n_tokens < 0:
+                return place
+        return self.n_front + bisect_right(self.messages.lengths, n_tokens) - 1
 
     def with_blocks(self, blocks: Sequence[Block]) -> CacheRequest:
         """Return the request with other blocks, one for each of `blocks`, at the same places."""
@@ -180,7 +155,7 @@ class CacheRequest:
             self,
             tools=tuple(blocks[:n_tools]),
             system=tuple(blocks[n_tools : n_tools + n_system]),
-            messages=tuple(messages),
+            messages=Messages(messages),
         )
 
     def with_marks(self, marks: Mapping[int, Mark]) -> CacheRequest:
@@ -188,24 +163,28 @@ class CacheRequest:
 
         Messages that have the same marks before and after are the same objects.
         """
-        n_tools = len(self.tools)
+        n_tools, n_front = len(self.tools), self.n_front
         tools, system = _marked(self.tools, marks, 0), _marked(self.system, marks, n_tools)
-        lengths = map(len, map(_BLOCKS, self.messages))
-        starts = list(accumulate(lengths, initial=n_tools + len(self.system)))
-        touched = {number for number, each in enumerate(self.messages) if each.is_marked}
-        touched |= {bisect_right(starts, place) - 1 for place in marks if place >= starts[0]}
-        messages = list(self.messages)
+        starts = self.messages.starts
+        touched = set(self.messages.marked)
+        touched |= {
+            bisect_right(starts, place - n_front) - 1
+            for place in marks
+            if n_front <= place < n_front + len(self.messages.blocks)
+        }
+        changed = {}
         for number in touched:
-            if number < len(messages):
-                blocks = _marked(messages[number].blocks, marks, starts[number])
-                messages[number] = Message(messages[number].role, blocks)
-        return replace(self, tools=tools, system=system, messages=tuple(messages))
+            message = self.messages[number]
+            blocks = _marked(message.blocks, marks, n_front + starts[number])
+            if blocks is not message.blocks:
+                changed[number] = Message(message.role, blocks)
+        messages = self.messages.with_marks_of(changed) if changed else self.messages
+        return replace(self, tools=tools, system=system, messages=messages)
 
     @property
     def shows_image(self) -> bool:
         """Whether there is an image in it."""
-        front = (*self.tools, *self.system)
-        return any(map(_HAS_IMAGE, self.messages)) or any(map(_shows_image, front))
+        return self.messages.shows_image or any(map(shows_image, (*self.tools, *self.system)))
 
     def value_of(self, change: Change) -> str:
         """Return the value whose change a cache may be keyed by, as text."""
@@ -252,20 +231,10 @@ _VALUES: Mapping[Change, Callable[[CacheRequest], str]] = {
 assert len(_VALUES) == len(Change), "every change has a value"
 
 
-_BLOCKS = attrgetter("blocks")
-_HAS_IMAGE = attrgetter("shows_image")
-_N_TOKENS = attrgetter("n_tokens")
-# A request is walked many times; these do it without a step of Python for each block.
-
-
-def _shows_image(block: Block) -> bool:
-    return block.kind is BlockKind.IMAGE or block.shows_image
-
-
 def _marked(blocks: tuple[Block, ...], marks: Mapping[int, Mark], first: int) -> tuple[Block, ...]:
     found = tuple(
         [
-            block if block.mark == (mark := marks.get(place)) else replace(block, mark=mark)
+            block if block.mark == (mark := marks.get(place)) else replace_mark(block, mark)
             for place, block in enumerate(blocks, first)
         ]
     )

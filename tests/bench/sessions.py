@@ -24,7 +24,7 @@ from agentkit.caching.options import CacheOptions
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.policy import BlockKind, Policy, Provider
-from agentkit.caching.request import Block, CacheRequest, Identity, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, Role
 from agentkit.caching.simulate import Served
 from agentkit.caching.simulate.cache import SimulatedCache
 from agentkit.caching.simulate.oracle import Use, least_cost
@@ -211,7 +211,7 @@ def _layout(recorded: Recorded, model: str) -> Layout:
         identity=Identity(model=model),
         tools=tuple(front),
         system=tuple(system),
-        messages=tuple(messages),
+        messages=Messages(messages),
     )
     n_fronts = len(front) + len(system)
     reuse = _request(recorded, 0).reuse

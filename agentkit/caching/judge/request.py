@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
-from itertools import islice
 
 from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
@@ -152,12 +151,7 @@ def _kept_by_marks(sent: Sent, plan: CachePlan, actual: InputSplit | None) -> Se
     known = None if actual is None else actual.read + actual.written
     if known == 0:
         return replace(sent, n_cached=0, cached_tokens=None)
-    n_cached, n_tokens = 0, 0
-    for block in islice(sent.request.blocks, sent.n_stable):
-        n_tokens += block.n_tokens
-        if n_tokens > cached:
-            break
-        n_cached += 1
+    n_cached = min(sent.n_stable, sent.request.blocks_within(cached))
     return replace(sent, n_cached=n_cached, cached_tokens=known)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,7 +24,7 @@ from agentkit.caching.simulate.anthropic_checks import (
     rendered,
     shown_indexes,
 )
-from agentkit.caching.simulate.anthropic_reach import acting_marks, found_entry, positions_of
+from agentkit.caching.simulate.anthropic_reach import Positions, acting_marks, found_entry
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.served import Refused
 from agentkit.errors import ConfigurationError
@@ -51,7 +51,7 @@ def plan_anthropic(
     users = user_marks(draft, prompt, _limits(policy, automatic))
     fixed = {place: mark.ttl or policy.default_ttl for place, mark in users.marks.items()}
     fixed |= automatic
-    positions = positions_of(prompt.blocks, policy.lookback.unit)
+    positions = Positions(prompt.blocks, policy.lookback.unit)
     rules = _rules(draft, policy, prompt, fixed, positions, now)
     needs = needs_of(draft, prompt, rules.lives)
     placed = place_marks(draft, prompt, needs, rules)
@@ -86,7 +86,7 @@ def _rules(
     policy: AnthropicPolicy,
     prompt: Prompt,
     fixed: Mapping[int, Ttl],
-    positions: Sequence[int],
+    positions: Positions,
     now: datetime,
 ) -> MarkRules:
     lives = lives_of(
@@ -100,10 +100,11 @@ def _rules(
     size = policy.lookback.size
     n_free = policy.mark_budget - len(fixed)
     # Without a mark of our own only what the user's marks find is read.
-    theirs = list(acting_marks(prompt.blocks, fixed, policy))
+    readable = prompt.readable.__getitem__
+    theirs = list(acting_marks(prompt.blocks, fixed, policy, kinds=draft.request.kinds))
 
     def reaches(marks: Iterable[int], place: int) -> bool:
-        return any(m >= place and positions[m] - positions[place] < size for m in marks)
+        return any(place in positions.back(mark, size) for mark in marks if mark >= place)
 
     return MarkRules(
         lives=lives,
@@ -112,7 +113,7 @@ def _rules(
             place: Life(ttl=ttl, seconds=ttl.seconds, write=lives.short.write)
             for place, ttl in fixed.items()
         },
-        hit=prompt.n_read if n_free else found_entry(theirs, positions, size, prompt.readable),
+        hit=prompt.n_read if n_free else found_entry(theirs, positions, size, readable),
         reaches=reaches,
         now_s=now.timestamp(),
     )
@@ -123,11 +124,12 @@ def _predict(
     policy: AnthropicPolicy,
     prompt: Prompt,
     marks: Mapping[int, Ttl],
-    positions: Sequence[int],
+    positions: Positions,
     now: datetime,
 ) -> Prediction:
-    acting = acting_marks(prompt.blocks, marks, policy)
-    hit = found_entry(list(acting), positions, policy.lookback.size, prompt.readable)
+    acting = acting_marks(prompt.blocks, marks, policy, kinds=draft.request.kinds)
+    readable = prompt.readable.__getitem__
+    hit = found_entry(list(acting), positions, policy.lookback.size, readable)
     minimum = policy.minimum_tokens or 0
     lengths = [(prompt.tokens[place], ttl) for place, ttl in acting.items()]
     split = split_at_marks(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from agentkit.caching.policy import Ttl
@@ -86,11 +88,21 @@ class LiveEntry:
     """From when it can be read; later than now while its writer has no response yet."""
 
 
+class LiveEntries(Sequence[LiveEntry | None]):
+    """Entries of which most are never looked at, and of which it is known where there are none."""
+
+    @property
+    @abstractmethod
+    def places(self) -> Sequence[int]:
+        """Where there may be entries, in order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """What was written before: for each block of the request, the entry that ends with it."""
 
-    entries: tuple[LiveEntry | None, ...] = field(default=())
+    entries: Sequence[LiveEntry | None] = ()
     """Aligned with `CacheRequest.blocks`; shorter means that the rest has none."""
 
     def at(self, index: int) -> LiveEntry | None:

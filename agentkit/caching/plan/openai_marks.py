@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 
 from agentkit.caching.chain import Boundary
 from agentkit.caching.plan.draft import Draft, Written
@@ -73,7 +74,7 @@ def _user_marks(draft: Draft, policy: OpenAiMarkPolicy, prompt: Prompt) -> UserM
     ignored = {
         # A lifetime that does not exist is refused here, too.
         place: block.mark if block.mark.ttl in allowed else Mark()
-        for place, block in enumerate(prompt.blocks)
+        for place, block in draft.request.marked_places  # every block is rendered
         if block.mark is not None and is_ignored(draft.request, prompt.roles[place])
     }
     limits = MarkLimits(
@@ -181,11 +182,9 @@ def _in_implicit_mode(
     last = len(prompt.blocks) - 1
     if own is None or draft.n_volatile or last < 0 or prompt.total < (policy.minimum_tokens or 0):
         return None
-    hidden = [
-        i for i, readable in enumerate(prompt.readable) if readable and not prompt.markable[i]
-    ]
     read = prompt.length(prompt.n_read)
-    longer = bool(hidden) and prompt.tokens[hidden[-1]] > read
+    behind = takewhile(lambda place: prompt.tokens[place] > read, range(last, -1, -1))
+    longer = any(prompt.readable[place] and not prompt.markable[place] for place in behind)
     cut = not prompt.markable[last] and prompt.blocks[last].n_tokens > 0
     if not (longer or cut) or not pays(own.reads, _lives(draft, policy, prompt, now)):
         return None

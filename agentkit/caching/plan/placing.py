@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,9 +92,11 @@ def _long_lived(draft: Draft, prompt: Prompt, rules: MarkRules) -> tuple[list[in
     """The longest entry of the longest lifetime before the hit: to be renewed, and to count on."""
     if rules.hit is None or not rules.lives.differ:
         return [], []
-    for place in range(rules.hit - 1, -1, -1):
+    written = prompt.written
+    for at in range(bisect_left(written, rules.hit) - 1, -1, -1):
+        place = written[at]
         entry = prompt.entries[place]
-        if entry is not None and prompt.readable[place] and entry.ttl is rules.lives.long.ttl:
+        if entry is not None and entry.ttl is rules.lives.long.ttl and prompt.readable[place]:
             return _outlook(draft, prompt, rules, place, entry)
     return [], []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from datetime import datetime
 
 from agentkit.caching.plan.plan import Prediction
@@ -31,11 +32,11 @@ def blocks_read(prompt: Prompt, hit: int | None) -> int:
 
 def whole_blocks_within(prompt: Prompt, n_tokens: int) -> int:
     """Return how many of the request's blocks lie within its first tokens."""
-    n_whole = sum(1 for end in prompt.tokens if end <= n_tokens)
+    n_whole = bisect_right(prompt.tokens, n_tokens)
     return blocks_read(prompt, n_whole - 1 if n_whole and n_tokens else None)
 
 
 def common_read(prompt: Prompt) -> tuple[int | None, int]:
     """Return the last block whose entry can be read, and its tokens: where no marks are needed."""
-    last = next((i for i in range(len(prompt.blocks) - 1, -1, -1) if prompt.readable[i]), None)
+    last = next((place for place in reversed(prompt.written) if prompt.readable[place]), None)
     return last, prompt.length(last)

@@ -5,10 +5,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TypeVar, overload
 
-from agentkit.caching.plan.draft import Draft, LiveEntry, SharedBy, SharedPrefix, Written
+from agentkit.caching.plan.draft import (
+    Draft,
+    LiveEntries,
+    LiveEntry,
+    SharedBy,
+    SharedPrefix,
+    Written,
+)
 from agentkit.caching.request import Block, CacheRequest, Role
 
 ItemT = TypeVar("ItemT")
@@ -33,6 +40,8 @@ class Prompt:
     """The entry that ends with the block, readable or coming."""
     readable: Sequence[bool]
     """Whether that entry can be read now."""
+    written: Sequence[int]
+    """Where there may be entries, in order; there are none anywhere else."""
 
     @property
     def total(self) -> int:
@@ -42,7 +51,7 @@ class Prompt:
     @property
     def n_read(self) -> int | None:
         """The last block whose entry can be read and marked; None if there is none."""
-        for index in range(len(self.blocks) - 1, -1, -1):
+        for index in reversed(self.written):
             if self.readable[index] and self.markable[index] and self.anchors[index] == index:
                 return index
         return None
@@ -74,25 +83,32 @@ def prompt_of(
     shown: Sequence[int] | None = None,
 ) -> Prompt:
     """Return the prompt. `shown` are the blocks that are rendered; None is all."""
-    blocks = list(draft.request.blocks)
-    roles = roles_of(draft.request)
-    entries = list(written.entries[: len(blocks)])
-    entries += [None] * (len(blocks) - len(entries))
-    index: Sequence[int] = range(len(blocks))
+    request = draft.request
+    index: Sequence[int] = range(request.n_blocks)
+    blocks: Sequence[Block] = request.blocks
+    roles = roles_of(request)
+    entries = written.entries
+    if len(entries) < len(blocks):
+        entries = [*entries, *[None] * (len(blocks) - len(entries))]
+    tokens = _lengths(request)
     if shown is not None and len(shown) < len(blocks):
         index = shown
         blocks = [blocks[at] for at in shown]
         roles = [roles[at] for at in shown]
         entries = [entries[at] for at in shown]
-    tokens = list(accumulate(block.n_tokens for block in blocks))
+        tokens = list(accumulate(block.n_tokens for block in blocks))
     markable = _Lazy(len(blocks), lambda place: can_mark(blocks[place], roles[place]))
     # Marks stand from the first block with the minimum up to the volatile end.
     first = bisect_left(tokens, minimum)
-    end = bisect_left(index, draft.request.n_blocks - draft.n_volatile)
+    end = bisect_left(index, request.n_blocks - draft.n_volatile)
 
     def anchor(place: int) -> int | None:
         places = range(min(place, end - 1), first - 1, -1)
         return next((place for place in places if markable[place]), None)
+
+    def is_readable(place: int) -> bool:
+        entry = entries[place]
+        return entry is not None and entry.readable_s <= now_s < entry.expires_s
 
     return Prompt(
         index=index,
@@ -102,9 +118,8 @@ def prompt_of(
         markable=markable,
         anchors=_Lazy(len(blocks), anchor),
         entries=entries,
-        readable=[
-            entry is not None and entry.readable_s <= now_s < entry.expires_s for entry in entries
-        ],
+        readable=_Lazy(len(blocks), is_readable),
+        written=_written(entries),
     )
 
 
@@ -120,18 +135,34 @@ class _Lazy(Sequence[ItemT]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
     def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
-        places = range(self._length)[index]
-        return self._find(places) if isinstance(places, int) else [self._find(at) for at in places]
+        if isinstance(index, slice):
+            return [self._find(at) for at in range(self._length)[index]]
+        if not -self._length <= index < self._length:
+            raise IndexError(f"no item {index!r} of {self._length}")
+        return self._find(index % self._length)
 
     def __len__(self) -> int:
         return self._length
 
 
+def _written(entries: Sequence[LiveEntry | None]) -> Sequence[int]:
+    places = entries.places if isinstance(entries, LiveEntries) else None
+    return [at for at, entry in enumerate(entries) if entry] if places is None else places
+
+
+def _lengths(request: CacheRequest) -> list[int]:
+    """Return the lengths of the request's prefixes."""
+    front = (*request.tools, *request.system)
+    lengths = list(accumulate(block.n_tokens for block in front))
+    before = lengths[-1] if lengths else 0
+    lengths += map(before.__add__, islice(request.messages.lengths, 1, None))
+    return lengths
+
+
 def roles_of(request: CacheRequest) -> list[Role | None]:
     """Return for each block the role of its message; None in tools and system."""
-    roles: list[Role | None] = [None] * (len(request.tools) + len(request.system))
-    for message in request.messages:
-        roles.extend([message.role] * len(message.blocks))
+    roles: list[Role | None] = [None] * request.n_front
+    roles += request.messages.roles
     return roles
 
 

@@ -72,11 +72,8 @@ _Found = tuple[dict[int, Mark], list[str]]
 def _on_markable(draft: Draft, prompt: Prompt, name: str, skip: frozenset[int]) -> _Found:
     found: dict[int, Mark] = {}
     kinds: set[str] = set()
-    if not draft.request.marked:
-        return found, []
-    for index, block in enumerate(draft.request.blocks):
-        if block.mark is None:
-            continue
+    for index, block in draft.request.marked_places:
+        assert block.mark is not None
         shown = prompt.shown_before(index)
         place = shown if prompt.shown_before(index + 1) > shown else None
         if place is not None and place in skip:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, boundaries, extended
+from agentkit.caching.chain import Boundary, Prefixes, boundaries, extended
 from agentkit.caching.policy import (
     AnthropicPolicy,
     AnthropicRefresh,
@@ -30,7 +30,7 @@ from agentkit.caching.simulate.anthropic_checks import (
     rendered,
     shown_indexes,
 )
-from agentkit.caching.simulate.anthropic_reach import acting_marks, found_entry, positions_of
+from agentkit.caching.simulate.anthropic_reach import Positions, acting_marks, found_entry
 from agentkit.caching.simulate.billing import split_at_marks
 from agentkit.caching.simulate.cache import Plan, SimulatedCache, known_minimum
 from agentkit.caching.simulate.clock import Clock
@@ -81,14 +81,16 @@ class SimulatedAnthropic(SimulatedCache):
         unbound = self._check_thinking(request, policy, prefixes)
         if unbound is not None:
             return unbound
-        blocks = [prefix.block for prefix in prefixes]
-        marks = acting_marks(blocks, _placed(blocks, policy, automatic), policy)
+        blocks = request.blocks
+        marks = acting_marks(
+            blocks, _placed(request, policy, automatic), policy, kinds=request.kinds
+        )
         now_s = now.timestamp()
         hit = found_entry(
             list(marks),
-            positions_of(blocks, policy.lookback.unit),
+            Positions(blocks, policy.lookback.unit),
             policy.lookback.size,
-            self._store.readable([prefix.key for prefix in prefixes], now_s),
+            lambda place: self._store.is_readable(prefixes.keys[place], now_s),
         )
         hit_tokens = 0 if hit is None else prefixes[hit].n_tokens
         effective = {i: ttl for i, ttl in marks.items() if prefixes[i].n_tokens >= minimum}
@@ -121,7 +123,7 @@ class SimulatedAnthropic(SimulatedCache):
             ),
         )
 
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
         policy = self._policy_of(request.identity.model, now.date())
         shown = _without_deferred(rendered(request, policy))
         prefixes = boundaries(
@@ -130,7 +132,7 @@ class SimulatedAnthropic(SimulatedCache):
             invalidations=policy.invalidations,
             memory=self._prefix_memory,
         )
-        return list(zip(shown_indexes(request, policy), prefixes, strict=True))
+        return shown_indexes(request, policy), prefixes
 
     def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
         return self._policy_of(request.identity.model, now.date()).default_ttl.seconds
@@ -194,8 +196,7 @@ _Bound: TypeAlias = tuple[str, bytes]
 def _bindings(
     request: CacheRequest, policy: AnthropicPolicy, prefixes: Sequence[Boundary]
 ) -> Iterator[tuple[_Bound, tuple[str, bytes]]]:
-    kinds = [prefix.block.kind for prefix in prefixes]
-    if not any(kind in kinds for kind in _THINKING):
+    if request.kinds.isdisjoint(_THINKING):
         return
     for before, prefix in pairwise(prefixes):
         if prefix.block.kind in _THINKING:
@@ -217,12 +218,12 @@ def _scope(request: CacheRequest, policy: AnthropicPolicy) -> tuple[str, ...]:
 
 
 def _placed(
-    blocks: Sequence[Block], policy: AnthropicPolicy, automatic: tuple[int, Ttl] | None
+    request: CacheRequest, policy: AnthropicPolicy, automatic: tuple[int, Ttl] | None
 ) -> dict[int, Ttl]:
     """The marks of the request, and the automatic one."""
     found = {
-        index: block.mark.ttl or policy.default_ttl
-        for index, block in enumerate(blocks)
+        place: block.mark.ttl or policy.default_ttl
+        for place, block in request.marked_places
         if block.mark is not None
     }
     return found if automatic is None else found | {automatic[0]: automatic[1]}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 
 from agentkit.caching.policy import AnthropicPolicy, BlockKind, Ttl
-from agentkit.caching.request import Block, CacheRequest, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Message, Messages, Role
 from agentkit.caching.simulate.served import RefusalReason, Refused
 
 
@@ -23,15 +24,15 @@ def rendered(request: CacheRequest, policy: AnthropicPolicy) -> CacheRequest:
     last = _first_kept_thinking(request, policy)
     if not last:
         return request
-    messages = tuple(map(_without_thinking, request.messages[:last])) + request.messages[last:]
-    return replace(request, messages=messages)
+    messages = (*map(_without_thinking, request.messages[:last]), *request.messages[last:])
+    return replace(request, messages=Messages(messages))
 
 
-def shown_indexes(request: CacheRequest, policy: AnthropicPolicy) -> list[int]:
+def shown_indexes(request: CacheRequest, policy: AnthropicPolicy) -> Sequence[int]:
     """Return which blocks are in the prompt: no deferred tools, no stripped thinking."""
     last = _first_kept_thinking(request, policy)
     if not last and not any(map(is_deferred, request.tools)):
-        return list(range(request.n_blocks))
+        return range(request.n_blocks)
     found = [index for index, tool in enumerate(request.tools) if not is_deferred(tool)]
     at = len(request.tools) + len(request.system)
     found.extend(range(len(request.tools), at))
@@ -123,9 +124,7 @@ def refuse_request(request: CacheRequest, policy: AnthropicPolicy) -> Refused | 
                     reason=RefusalReason.PREWARM_CONFLICT,
                     message=f"max_tokens 0 cannot be combined with {conflict}; leave it out",
                 )
-    if not policy.mid_conversation_system and any(
-        message.role is Role.DEVELOPER for message in request.messages
-    ):
+    if not policy.mid_conversation_system and Role.DEVELOPER in map(_ROLE, request.messages):
         return Refused(
             reason=RefusalReason.SYSTEM_MESSAGE,
             message=f"{policy.model!r} takes no system messages in messages; use a user message",
@@ -154,6 +153,9 @@ def _without_thinking(message: Message) -> Message:
     kept = tuple(block for block in message.blocks if block.kind not in _THINKING)
     # The same object where it is the same: what is known of it stays known.
     return message if len(kept) == len(message.blocks) else replace(message, blocks=kept)
+
+
+_ROLE = attrgetter("role")
 
 
 def is_markable(block: Block, policy: AnthropicPolicy) -> bool:

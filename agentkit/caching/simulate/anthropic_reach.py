@@ -2,61 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from agentkit.caching.policy import AnthropicPolicy, BlockKind, LookbackUnit, Ttl
 from agentkit.caching.request import Block
 
 
 def acting_marks(
-    blocks: Sequence[Block], placed: Mapping[int, Ttl], policy: AnthropicPolicy
+    blocks: Sequence[Block],
+    placed: Mapping[int, Ttl],
+    policy: AnthropicPolicy,
+    *,
+    kinds: Collection[BlockKind],
 ) -> dict[int, Ttl]:
     """Return all marks that act, in order: those placed, and those of server tools.
 
-    `blocks` are those of the rendered prompt. Of the marks in one group only the last acts.
+    `blocks` are those of the rendered prompt, `kinds` all kinds that there are. Of the marks in one
+    group only the last acts.
     """
     found = {
         index: ttl for index, ttl in placed.items() if not _later_in_group(index, blocks, placed)
     }
-    kinds = [block.kind for block in blocks] if found else []
-    if BlockKind.SERVER_TOOL_RESULT in kinds:
-        for index, kind in enumerate(kinds):
-            if kind is BlockKind.SERVER_TOOL_RESULT:
+    if found and BlockKind.SERVER_TOOL_RESULT in kinds:
+        for index, block in enumerate(blocks):
+            if block.kind is BlockKind.SERVER_TOOL_RESULT:
                 found.setdefault(index, policy.server_tool_ttl)
     return dict(sorted(found.items()))
 
 
+class Positions:
+    """The positions of a prompt's blocks: each has its own, but a run of equals has one."""
+
+    def __init__(self, blocks: Sequence[Block], unit: LookbackUnit) -> None:
+        self._blocks = blocks
+        self._collapses = unit is LookbackUnit.COLLAPSED_RUNS
+
+    def back(self, mark: int, size: int) -> Iterator[int]:
+        """Yield the blocks that a mark looks at, latest first: `size` positions, its own too."""
+        if not self._collapses:
+            yield from range(mark, max(-1, mark - size), -1)
+            return
+        for index in range(mark, -1, -1):
+            yield index
+            size -= 0 if self._joins(index) else 1
+            if not size:
+                return
+
+    def _joins(self, index: int) -> bool:
+        """Whether a block has the position of the one before it."""
+        if not index:
+            return False
+        before, block = self._blocks[index - 1], self._blocks[index]
+        return (block.kind is before.kind and block.kind in _RUNS) or (
+            before.group is not None and block.group == before.group
+        )
+
+
 def found_entry(
-    marks: Sequence[int], positions: Sequence[int], size: int, readable: Sequence[bool]
+    marks: Sequence[int], positions: Positions, size: int, readable: Callable[[int], bool]
 ) -> int | None:
     """Return the block whose entry is read: the first found from the last mark backwards.
 
-    Each mark looks at `size` positions, its own included.
+    Each mark looks at `size` positions, its own included. `readable` says of a block whether an
+    entry that ends with it can be read.
     """
     for mark in reversed(marks):
-        last = positions[mark] - size
-        for index in range(mark, -1, -1):
-            if positions[index] <= last:
-                break
-            if readable[index]:
+        for index in positions.back(mark, size):
+            if readable(index):
                 return index
     return None
-
-
-def positions_of(blocks: Sequence[Block], unit: LookbackUnit) -> list[int]:
-    """Return the position of each block: one more than the one before, except inside a run."""
-    if unit is not LookbackUnit.COLLAPSED_RUNS:
-        return list(range(len(blocks)))
-    positions: list[int] = []
-    position, kind, group = -1, None, None
-    for block in blocks:
-        is_one_run = (block.kind is kind and kind in _RUNS) or (
-            group is not None and block.group == group
-        )
-        kind, group = block.kind, block.group
-        position += 0 if is_one_run else 1
-        positions.append(position)
-    return positions
 
 
 def _later_in_group(index: int, blocks: Sequence[Block], placed: Mapping[int, Ttl]) -> bool:

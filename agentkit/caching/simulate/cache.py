@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, PrefixMemory, settings
+from agentkit.caching.chain import Boundary, Prefixes, PrefixMemory, settings
 from agentkit.caching.plan.draft import LiveEntry, Written
 from agentkit.caching.policy import InputSplit, Policy, Ttl
 from agentkit.caching.request import Block, CacheRequest
@@ -86,12 +87,14 @@ class SimulatedCache(ABC):
         Aligned with `request.blocks`; blocks that are not in the prompt have no entry.
         """
         now = self._clock()
-        located = self._located(request, now)
-        lives = self._store.lives([prefix.key for _, prefix in located], now.timestamp())
+        places, prefixes = self._located(request, now)
+        lives = self._store.lives(prefixes.keys, now.timestamp())
+        if len(places) == request.n_blocks:
+            return Written(entries=lives)
         found: list[LiveEntry | None] = [None] * request.n_blocks
-        for (index, _), live in zip(located, lives, strict=True):
+        for index, live in zip(places, lives, strict=True):
             found[index] = live
-        return Written(entries=tuple(found))
+        return Written(entries=found)
 
     def known(self, request: CacheRequest, block: int, ttl: Ttl | None) -> None:
         """Take in that an entry ends with a block, as the provider's answer has shown.
@@ -101,25 +104,25 @@ class SimulatedCache(ABC):
         """
         now = self._clock()
         now_s = now.timestamp()
-        for index, prefix in self._located(request, now):
-            if index != block:
-                continue
-            if ttl is None and self._store.is_readable(prefix.key, now_s):
-                self._store.touch(prefix.key, now_s)
-            else:
-                ttl_s = self._default_life_s(request, now) if ttl is None else ttl.seconds
-                write = Write(key=prefix.key, ttl_s=ttl_s)
-                self._store.put(write, used_s=now_s, readable_s=now_s)
+        places, prefixes = self._located(request, now)
+        if block not in places:
+            return
+        key = prefixes.keys[places.index(block)]
+        if ttl is None and self._store.is_readable(key, now_s):
+            self._store.touch(key, now_s)
+        else:
+            ttl_s = self._default_life_s(request, now) if ttl is None else ttl.seconds
+            self._store.put(Write(key=key, ttl_s=ttl_s), used_s=now_s, readable_s=now_s)
 
     def drop(self, request: CacheRequest, from_block: int) -> None:
         """Take in that no entry ends with this block or one behind it: the provider read less."""
-        for index, prefix in self._located(request, self._clock()):
-            if index >= from_block:
-                self._store.drop(prefix.key)
+        places, prefixes = self._located(request, self._clock())
+        for key in prefixes.keys[bisect_left(places, from_block) :]:
+            self._store.drop(key)
 
     @abstractmethod
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
-        """Return the request's prefixes, each with the index of its last block."""
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
+        """Return the index of the last block of each of the request's prefixes, and these."""
         ...
 
     @abstractmethod
@@ -153,8 +156,7 @@ class SimulatedCache(ABC):
     def _publish(self, plan: Plan, *, readable_s: float | None = None) -> None:
         started_s, now_s = plan.at.timestamp(), self._clock().timestamp()
         keyed_by = settings(plan.request, plan.policy.invalidations)
-        keys = {write.key for write in plan.writes}
-        contents = {each.key: each.content for each in plan.prefixes if each.key in keys}
+        contents = _contents(plan)
         for write in plan.writes:
             self._store.forget(write)
             # Life counts from the start of the request, so a long response eats into it.
@@ -180,6 +182,18 @@ class SimulatedCache(ABC):
             ),
             miss=plan.miss,
         )
+
+
+def _contents(plan: Plan) -> dict[bytes, bytes]:
+    """Return what the plan's writes hold, by key. They are at the end, mostly."""
+    left, found = {write.key for write in plan.writes}, {}
+    for prefix in reversed(plan.prefixes):
+        if not left:
+            break
+        if prefix.key in left:
+            left.remove(prefix.key)
+            found[prefix.key] = prefix.content
+    return found
 
 
 class _State(enum.Enum):
@@ -218,6 +232,15 @@ class InFlight:
         Raises:
             ValueError: the request is over.
         """
+        self.close(output)
+        return self._cache._served(self._plan, 0 if self._plan.request.prewarm else output_tokens)
+
+    def close(self, output: Iterable[Block] = ()) -> None:
+        """Do as `end`, where nobody wants to know what was served.
+
+        Raises:
+            ValueError: the request is over.
+        """
         self._expect(_State.WAITING, _State.RESPONDING)
         if self._state is _State.WAITING:
             self.response_began()
@@ -225,7 +248,6 @@ class InFlight:
         if self._plan.request.prewarm:
             self._cache._response_began(self._plan)
         self._cache._ended(self._plan, tuple(output))
-        return self._cache._served(self._plan, 0 if self._plan.request.prewarm else output_tokens)
 
     def abort(self) -> None:
         """The request failed. Before its response began nothing is written (not documented).

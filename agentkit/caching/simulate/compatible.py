@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, boundaries
+from agentkit.caching.chain import Prefixes, boundaries
 from agentkit.caching.policy import CompatiblePolicy, InputSplit
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import Plan, SimulatedCache
@@ -60,14 +60,15 @@ class SimulatedCompatible(SimulatedCache):
             writes=writes if total >= minimum else (),
         )
 
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
         policy = self._policy_of(request.identity.model, now.date())
-        return list(enumerate(self._prefixes(request, policy)))
+        prefixes = self._prefixes(request, policy)
+        return range(len(prefixes)), prefixes
 
     def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
         return self._policy_of(request.identity.model, now.date()).idle_s or _LIFETIME_S
 
-    def _prefixes(self, request: CacheRequest, policy: CompatiblePolicy) -> list[Boundary]:
+    def _prefixes(self, request: CacheRequest, policy: CompatiblePolicy) -> Prefixes:
         scope = (
             policy.provider.value,
             request.tenant.organization,

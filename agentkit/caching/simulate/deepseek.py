@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, boundaries, extended
+from agentkit.caching.chain import Boundary, Prefixes, boundaries, extended
 from agentkit.caching.policy import (
     DeepSeekPolicy,
     InputSplit,
@@ -61,7 +61,7 @@ class SimulatedDeepSeek(SimulatedCache):
 
     def _plan(self, request: CacheRequest, now: datetime) -> Plan | Refused:
         policy = self._policy_of(request.identity.model, now.date())
-        if any(block.mark is not None for block in request.blocks) or request.prewarm:
+        if request.marked or request.prewarm:
             return Refused(
                 reason=RefusalReason.UNSUPPORTED,
                 message="DeepSeek has no cache marks and no prewarm; leave them out",
@@ -93,14 +93,15 @@ class SimulatedDeepSeek(SimulatedCache):
             writes=tuple(Write(key=key, ttl_s=self._lifetime_s) for key in units),
         )
 
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
         policy = self._policy_of(request.identity.model, now.date())
-        return list(enumerate(self._prefixes(request, policy)))
+        prefixes = self._prefixes(request, policy)
+        return range(len(prefixes)), prefixes
 
     def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
         return self._lifetime_s
 
-    def _prefixes(self, request: CacheRequest, policy: DeepSeekPolicy) -> list[Boundary]:
+    def _prefixes(self, request: CacheRequest, policy: DeepSeekPolicy) -> Prefixes:
         scope = ("deepseek", request.tenant.organization, repr(request.identity.cache_key))
         return boundaries(
             request, scope=scope, invalidations=policy.invalidations, memory=self._prefix_memory

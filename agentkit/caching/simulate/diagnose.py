@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from agentkit.caching.chain import Boundary, changed_settings, settings
 from agentkit.caching.policy import Policy
@@ -26,7 +27,7 @@ def find_miss(
 
     `asks` says whether the request asks for caching at all.
     """
-    longer = [prefix for prefix in reversed(prefixes) if prefix.n_tokens > hit_tokens]
+    longer = list(takewhile(lambda prefix: prefix.n_tokens > hit_tokens, reversed(prefixes)))
     for prefix in longer:
         reason = _lost(prefix, store, now_s, asks=asks)
         if reason is not None:

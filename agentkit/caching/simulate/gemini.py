@@ -8,7 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, boundaries
+from agentkit.caching.chain import Boundary, Prefixes, boundaries
 from agentkit.caching.policy import (
     GeminiPolicy,
     InputSplit,
@@ -90,7 +90,7 @@ class SimulatedGemini(SimulatedCache):
 
     def _plan(self, request: CacheRequest, now: datetime) -> Plan | Refused:
         policy = self._policy_of(request.identity.model, now.date())
-        if any(block.mark is not None for block in request.blocks) or request.prewarm:
+        if request.marked or request.prewarm:
             return Refused(
                 reason=RefusalReason.UNSUPPORTED,
                 message="Gemini has no cache marks and no prewarm; create cached content instead",
@@ -148,14 +148,15 @@ class SimulatedGemini(SimulatedCache):
             miss=None,
         )
 
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
         policy = self._policy_of(request.identity.model, now.date())
-        return list(enumerate(self._prefixes(request, policy)))
+        prefixes = self._prefixes(request, policy)
+        return range(len(prefixes)), prefixes
 
     def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
         return self._lifetime_s
 
-    def _prefixes(self, request: CacheRequest, policy: GeminiPolicy) -> list[Boundary]:
+    def _prefixes(self, request: CacheRequest, policy: GeminiPolicy) -> Prefixes:
         scope = ("gemini", request.tenant.organization)
         plain = replace(request, identity=replace(request.identity, model=policy.model))
         return boundaries(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
 from typing import assert_never
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, boundaries
+from agentkit.caching.chain import Prefixes, boundaries
 from agentkit.caching.policy import (
     OpenAiIntervalPolicy,
     OpenAiMarkPolicy,
@@ -76,9 +76,10 @@ class SimulatedOpenAi(SimulatedCache):
                 assert_never(policy)
         return plan if isinstance(plan, Refused) else replace(plan, route=route)
 
-    def _located(self, request: CacheRequest, now: datetime) -> list[tuple[int, Boundary]]:
+    def _located(self, request: CacheRequest, now: datetime) -> tuple[Sequence[int], Prefixes]:
         policy = self._policy_of(request.identity.model, now.date())
-        return list(enumerate(self._prefixes(request, policy, now)[0]))
+        prefixes, _ = self._prefixes(request, policy, now)
+        return range(len(prefixes)), prefixes
 
     def _default_life_s(self, request: CacheRequest, now: datetime) -> float:
         policy = self._policy_of(request.identity.model, now.date())
@@ -95,7 +96,7 @@ class SimulatedOpenAi(SimulatedCache):
         request: CacheRequest,
         policy: OpenAiMarkPolicy | OpenAiIntervalPolicy,
         now: datetime,
-    ) -> tuple[list[Boundary], bytes | None]:
+    ) -> tuple[Prefixes, bytes | None]:
         """Return the prefixes on the machine that serves the request, and its route."""
         scope = ["openai", request.tenant.organization, request.tenant.region]
         prefixes = boundaries(

@@ -75,7 +75,7 @@ def reported_tokens(
 
 
 def _retention(request: CacheRequest, policy: OpenAiIntervalPolicy) -> Retention | Refused:
-    if any(block.mark is not None for block in request.blocks) or request.openai.ttl is not None:
+    if request.marked or request.openai.ttl is not None:
         return _unsupported(policy, "breakpoints and prompt_cache_options; leave them out")
     if request.openai.mode == "explicit" or request.prewarm:
         return _unsupported(policy, "explicit mode and prewarm; leave them out")

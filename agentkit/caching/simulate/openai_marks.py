@@ -108,9 +108,9 @@ def _explicit(
     """The explicit breakpoints, in order: index and lifetime."""
     default = request.openai.ttl or policy.default_ttl
     return {
-        index: prefix.block.mark.ttl or default
-        for index, prefix in enumerate(prefixes)
-        if prefix.block.mark is not None and not is_ignored(request, prefix.role)
+        place: block.mark.ttl or default
+        for place, block in request.marked_places
+        if block.mark is not None and not is_ignored(request, prefixes[place].role)
     }
 
 
@@ -175,14 +175,14 @@ def _refuse(request: CacheRequest, policy: OpenAiMarkPolicy) -> Refused | None:
     for block in request.tools + request.system:
         if block.mark is not None and block.kind not in policy.markable:
             return _unmarkable(block.kind.value)
-    for message in request.messages:
+    for message in (request.messages[number] for number in request.messages.marked):
         for block in message.blocks:
             if block.mark is None or is_ignored(request, message.role):
                 continue
             if block.kind not in policy.markable or message.role is Role.ASSISTANT:
                 return _unmarkable(f"{message.role.value} {block.kind.value}")
     wanted += [
-        block.mark.ttl for block in request.blocks if block.mark and block.mark.ttl is not None
+        block.mark.ttl for block in request.marked if block.mark and block.mark.ttl is not None
     ]
     for ttl in wanted:
         if ttl not in allowed:

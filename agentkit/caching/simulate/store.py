@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress, count
+from typing import overload
 
-from agentkit.caching.plan.draft import LiveEntry
+from agentkit.caching.plan.draft import LiveEntries, LiveEntry
 from agentkit.caching.policy import Change, Ttl
 from agentkit.caching.recent import Recent
 
@@ -48,6 +50,47 @@ class Entry:
         return self.live.expires_s
 
 
+class StoredEntries(LiveEntries):
+    """The entries of a prompt's prefixes at one moment. Of many, only a few are ever looked at."""
+
+    def __init__(
+        self, found: tuple[Entry | None, ...], *, now_s: float, coming: Mapping[int, float]
+    ) -> None:
+        """`coming`: the prefixes that somebody is writing, and for how many seconds."""
+        self._found = found
+        self._now_s = now_s
+        self._coming = coming
+
+    @overload
+    def __getitem__(self, index: int) -> LiveEntry | None: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[LiveEntry | None]: ...
+    def __getitem__(self, index: int | slice) -> LiveEntry | Sequence[LiveEntry | None] | None:
+        if isinstance(index, slice):
+            return [self[at] for at in range(len(self._found))[index]]
+        entry = self._found[index]
+        if entry is not None and self._now_s < entry.live.expires_s:
+            return entry.live
+        if self._coming:
+            ttl_s = self._coming.get(index % len(self._found))
+            return None if ttl_s is None else _coming(ttl_s)
+        return None
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Where there may be entries, in order."""
+        found = list(compress(count(), self._found))
+        return sorted({*found, *self._coming}) if self._coming else found
+
+
+def _coming(ttl_s: float) -> LiveEntry:
+    """Return an entry that is being written."""
+    return LiveEntry(ttl=_TTLS.get(ttl_s), expires_s=math.inf, readable_s=math.inf)
+
+
 class Store:
     """All entries, the dead ones too: they explain misses. Of very many, only the latest used."""
 
@@ -63,28 +106,19 @@ class Store:
         entry = self._entries.get(key)
         return entry is not None and entry.readable_s <= now_s < entry.expires_s
 
-    def readable(self, keys: Iterable[bytes], now_s: float) -> list[bool]:
-        """Return `is_readable` of each prefix."""
-        found = map(self._entries.get, keys)
-        return [
-            entry is not None and entry.readable_s <= now_s < entry.live.expires_s
-            for entry in found
-        ]
-
     def is_coming(self, key: bytes, now_s: float) -> bool:
         """Return whether somebody is writing the prefix."""
         entry = self._entries.get(key)
         return self._coming[key] > 0 or (entry is not None and now_s < entry.readable_s)
 
-    def lives(self, keys: Sequence[bytes], now_s: float) -> list[LiveEntry | None]:
-        """Return `live` of each prefix."""
-        if self._coming:
-            return [self.live(key, now_s) for key in keys]
-        found = map(self._entries.get, keys)
-        return [
-            None if entry is None or now_s >= entry.live.expires_s else entry.live
-            for entry in found
-        ]
+    def lives(self, keys: Sequence[bytes], now_s: float) -> StoredEntries:
+        """Return `live` of each prefix, as it is now."""
+        coming = self._coming.keys() & set(keys) if self._coming else ()
+        return StoredEntries(
+            tuple(map(self._entries.get, keys)),
+            now_s=now_s,
+            coming={keys.index(key): self._coming_ttl_s[key] for key in coming},
+        )
 
     def live(self, key: bytes, now_s: float) -> LiveEntry | None:
         """Return the entry of a prefix, if it lives now or is being written."""
@@ -92,8 +126,7 @@ class Store:
         if entry is not None and now_s < entry.live.expires_s:
             return entry.live
         if self._coming[key] > 0:
-            ttl = _TTLS.get(self._coming_ttl_s[key])
-            return LiveEntry(ttl=ttl, expires_s=math.inf, readable_s=math.inf)
+            return _coming(self._coming_ttl_s[key])
         return None
 
     def drop(self, key: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from agentkit.caching.request import Block, CacheRequest, Message
+from agentkit.caching.messages import with_length
+from agentkit.caching.request import CacheRequest, Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +81,12 @@ class TokenScale:
         ):
             return None
         new = request.messages[n_known:]
-        messages = (
-            *before.request.messages[:n_counted],
+        front = before.request
+        resized = (
             *_resized(own, _spread(_sizes(own), n_own)),
             *_resized(new, self._estimates(_sizes(new))),
         )
-        front = before.request
+        messages = front.messages.continued(n_counted, resized)
         scaled = replace(request, tools=front.tools, system=front.system, messages=messages)
         return Sized(given=request, request=scaled, n_counted=n_known, counted=known.actual)
 
@@ -96,7 +98,7 @@ class TokenScale:
         scaled = request
         if lengths != sizes:
             pairs = zip(blocks, lengths, strict=True)
-            scaled = request.with_blocks([_with_length(block, n) for block, n in pairs])
+            scaled = request.with_blocks([with_length(block, n) for block, n in pairs])
         n_counted = _messages_within(request, n_known)
         return Sized(given=request, request=scaled, n_counted=n_counted, counted=total)
 
@@ -106,13 +108,12 @@ class TokenScale:
 
 def _messages_within(request: CacheRequest, n_blocks: int) -> int:
     """Return how many leading messages lie within the first blocks; 0 if those end inside one."""
-    at, found = len(request.tools) + len(request.system), 0
-    for message in request.messages:
-        if at >= n_blocks:
-            break
-        at += len(message.blocks)
-        found += 1
-    return found if at == n_blocks else 0
+    n_within = n_blocks - request.n_front
+    if n_within < 0:
+        return 0
+    starts = request.messages.starts
+    found = bisect_left(starts, n_within)
+    return found if found < len(starts) and starts[found] == n_within else 0
 
 
 def _sizes(messages: Iterable[Message]) -> list[int]:
@@ -122,13 +123,9 @@ def _sizes(messages: Iterable[Message]) -> list[int]:
 def _resized(messages: Iterable[Message], lengths: Iterable[int]) -> list[Message]:
     left = iter(lengths)
     return [
-        Message(each.role, tuple(_with_length(block, next(left)) for block in each.blocks))
+        Message(each.role, tuple(with_length(block, next(left)) for block in each.blocks))
         for each in messages
     ]
-
-
-def _with_length(block: Block, n_tokens: int) -> Block:
-    return block if block.n_tokens == n_tokens else replace(block, n_tokens=n_tokens)
 
 
 def _spread(sizes: Sequence[int], total: int) -> list[int]:

@@ -22,7 +22,6 @@ from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import AnthropicPolicy, InputSplit, OpenAiMarkPolicy, Policy
 from agentkit.caching.prices import PriceBook
 from agentkit.caching.recent import Recent
-from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import InFlight, SimulatedCache
 from agentkit.caching.simulate.served import Refused
 from agentkit.caching.times import Time
@@ -198,7 +197,7 @@ class Ticket:
         """
         self.response_began()
         if self._shadow is not None:
-            self._shadow.end(output_tokens=usage.output_tokens or 0)
+            self._shadow.close()
         self._is_over = self.is_answered = True
         verdict = self._judged(usage, note, parts)
         self._before = None
@@ -242,8 +241,9 @@ class Ticket:
             return None
         request = self._prepared.draft.request
         entries = self.memory.shadow.written(request).entries
-        last = max((index for index, entry in enumerate(entries) if entry), default=None)
-        if last is None or (entry := entries[last]) is None:
+        alive = ((at, entry) for at in range(len(entries) - 1, -1, -1) if (entry := entries[at]))
+        last, entry = next(alive, (None, None))
+        if last is None or entry is None:
             return None
         now = self.memory.time.now()
         tokens = self._prepared.tokens(last + 1)
@@ -270,7 +270,7 @@ class Ticket:
         )
         flight = self.memory.shadow.begin(request)
         if not isinstance(flight, Refused):
-            flight.end()
+            flight.close()
         verdict = judge(
             plan=self.plan,
             policy=self._prepared.policy,
@@ -365,7 +365,7 @@ class Ticket:
         if abs(read - predicted.read) <= max(_SLACK_TOKENS, predicted.read // 10):
             return
         request = self.plan.applied(prepared.draft.request)
-        n_read = _blocks_within(request, read)
+        n_read = request.blocks_within(read + _SLACK_TOKENS)
         if read > predicted.read:
             if n_read:
                 self.memory.shadow.known(request, n_read - 1, None)
@@ -378,16 +378,6 @@ class Ticket:
 
 _SLACK_TOKENS = 256
 """Estimates are off by this much without anything being wrong."""
-
-
-def _blocks_within(request: CacheRequest, n_tokens: int) -> int:
-    """Return how many leading blocks have at most this many tokens, within the slack."""
-    so_far = 0
-    for index, block in enumerate(request.blocks):
-        so_far += block.n_tokens
-        if so_far > n_tokens + _SLACK_TOKENS:
-            return index
-    return request.n_blocks
 
 
 def _shadow_flight(shadow: SimulatedCache, prepared: Prepared) -> InFlight | None:

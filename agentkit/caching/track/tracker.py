@@ -206,7 +206,7 @@ class CacheTracker:
         prefixes = boundaries(
             request, scope=(), invalidations=policy.invalidations, memory=self._prefix_memory
         )
-        return tuple([prefix.key for prefix in prefixes])
+        return tuple(prefixes.keys)
 
     def _is_overloaded(self, plan: CachePlan, policy: Policy, now: datetime) -> bool:
         """Whether more requests have this very key than one machine takes."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from agentkit.caching.policy import BlockKind, Speed, Terms
-from agentkit.caching.request import Block, CacheRequest, Mark, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Mark, Message, Messages, Role
 from agentkit.fake.anthropic.checks import check_messages, check_tools
 from agentkit.fake.anthropic.settings import identity, tool_choice
 from agentkit.fake.api import HttpCall, Prompt
@@ -67,7 +67,7 @@ def parse(call: HttpCall) -> Prompt:
         tenant=call.tenant,
         tools=tuple(_tool(tool, index) for index, tool in enumerate(tools)),
         system=tuple(_system(body.get("system"))),
-        messages=tuple(_merged(messages, contents)),
+        messages=Messages(_merged(messages, contents)),
         terms=Terms(
             speed=Speed.FAST if body.get("speed") == "fast" else Speed.STANDARD,
             us_only=body.get("inference_geo") == "us",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentkit.caching.policy import BlockKind, Terms
-from agentkit.caching.request import Block, CacheRequest, Identity, Message, Role
+from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, Role
 from agentkit.fake.api import HttpCall, Prompt
 from agentkit.fake.fields import JsonObject, Problem, count_of, object_of, objects_of
 from agentkit.fake.pieces import block_of, digest
@@ -58,7 +58,7 @@ def request_of(call: HttpCall, contents: Sequence[JsonObject]) -> CacheRequest:
         tenant=call.tenant,
         tools=tuple(_tools(body)),
         system=() if system is None else part_blocks(object_of(system, "system_instruction")),
-        messages=tuple(
+        messages=Messages(
             Message(_role(content, index), part_blocks(content))
             for index, content in enumerate(contents)
         ),

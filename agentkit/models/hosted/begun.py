@@ -17,12 +17,15 @@ _KEPT = 256
 class Begun(Generic[StateT]):
     """By context: how far it is laid out. What was used longest ago goes first.
 
-    Usable from several threads. States are shared: they must never be changed.
+    Of one conversation the last two are kept: one that goes on from an earlier place is laid out
+    anew. Usable from several threads. States are shared: they must never be changed.
     """
 
     def __init__(self, n_kept: int = _KEPT) -> None:
         self._n_kept = n_kept
         self._states: OrderedDict[str, StateT] = OrderedDict()
+        self._before: dict[str, str] = {}
+        """By context: the one that it was laid out from."""
         self._lock = threading.Lock()
 
     def longest(self, context: Context) -> tuple[StateT | None, tuple[Segment, ...]]:
@@ -36,8 +39,18 @@ class Begun(Generic[StateT]):
 
     def keep(self, context: Context, state: StateT) -> None:
         """Keep how a context is laid out."""
+        name = context.digest
         with self._lock:
-            self._states[context.digest] = state
-            self._states.move_to_end(context.digest)
+            if name not in self._states:
+                before = context.split_at(self._states)[0].digest
+                self._drop(self._before.get(before))
+                self._before[name] = before
+            self._states[name] = state
+            self._states.move_to_end(name)
             while len(self._states) > self._n_kept:
-                self._states.popitem(last=False)
+                self._drop(next(iter(self._states)))
+
+    def _drop(self, name: str | None) -> None:
+        if name is not None:
+            self._states.pop(name, None)
+            self._before.pop(name, None)

@@ -124,6 +124,7 @@ class HostedModel(Generic[LayoutT]):
         layout = self._adapter.layout(request)
         refused = () if self._refusing is None else self._refusing.refused_fields
         usage, note, last = Usage(), None, UsageEvent(usage=Usage())
+        has_begun = False
         # Before it is planned: until it may be sent, neighbours go on writing.
         slot = await self._throttle.enter()
         ticket: Ticket | None = None
@@ -135,7 +136,9 @@ class HostedModel(Generic[LayoutT]):
             clock = _VirtualClock.of(self._time)
             async with aclosing(self._adapter.stream(body)) as events:
                 async for event in events:
-                    ticket.response_began()
+                    if not has_begun:
+                        ticket.response_began()
+                        has_begun = True
                     if isinstance(event, UsageEvent):
                         event = slot.timed(event if clock is None else clock.timed(event))
                         last, note = event, event.cache_note or note
@@ -172,15 +175,31 @@ class HostedModel(Generic[LayoutT]):
         if ticket is None:
             yield
             return
-        task = asyncio.create_task(self._keep_alive(ticket, on_ping))
+        tasks: list[asyncio.Task[None]] = []
+
+        def start() -> None:
+            tasks.append(asyncio.create_task(self._keep_alive(ticket, on_ping)))
+
+        timer: asyncio.TimerHandle | None = None
+        if isinstance(self._time, RealTime):
+            # Most tools are done long before; a timer costs less than a task that sleeps.
+            timer = asyncio.get_running_loop().call_later(ticket.quiet_s, start)
+        else:
+            start()
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled() and (error := task.exception()) is not None:
-                # The tools' results matter more than the price of the next prompt.
-                _LOGGER.warning("%s: the prefix could not be kept alive: %s", self.label, error)
+            if timer is not None:
+                timer.cancel()
+            for task in tasks:
+                await self._stopped(task)
+
+    async def _stopped(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # The tools' results matter more than the price of the next prompt.
+            _LOGGER.warning("%s: the prefix could not be kept alive: %s", self.label, error)
 
     async def aclose(self) -> None:
         """End what was made at the provider for this model, such as cached-content objects."""

@@ -5,17 +5,21 @@ Source: client 3.57.0. Nothing here imports it before a request is sent.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from agentkit.errors import ModelError, RequestRefused
+from agentkit.models.hosted.sse import sse_events, transport_errors
 from agentkit.warn import LostMarkWarning as LostMarkWarning
 
 if TYPE_CHECKING:
+    from httpx2 import Response
     from openai import APIStatusError, AsyncOpenAI
 
     from agentkit.models.hosted.wire import Body
@@ -68,8 +72,8 @@ async def send(
         )
         if on_headers is not None:
             on_headers(stream.response.headers)
-        async for event in stream:
-            if isinstance(event, Mapping):
+        async with aclosing(_events(stream.response)) as events:
+            async for event in events:
                 yield event
     except OpenAIError as error:
         if on_headers is not None and isinstance(error, APIStatusError):
@@ -85,6 +89,37 @@ async def send(
     finally:
         if stream is not None:
             await stream.close()
+
+
+async def _events(response: Response) -> AsyncGenerator[Mapping[str, object], None]:
+    """Yield the events of a stream as parsed JSON; raises the client's own errors."""
+    from openai import APIConnectionError, APITimeoutError
+
+    timeouts, errors = transport_errors()
+    is_done = False
+    try:
+        async with aclosing(sse_events(response)) as events:
+            async for _, text in events:
+                # What follows the end is read all the same, so that the connection can be used on.
+                is_done = is_done or text.startswith("[DONE]")
+                event = None if is_done else json.loads(text)
+                if isinstance(event, Mapping):
+                    if event.get("error"):
+                        raise _stream_error(event["error"], response)
+                    yield event
+    except timeouts as error:
+        raise APITimeoutError(request=response.request) from error
+    except errors as error:
+        raise APIConnectionError(request=response.request) from error
+
+
+def _stream_error(body: object, response: Response) -> Exception:
+    from openai import APIError
+
+    message = body.get("message") if isinstance(body, Mapping) else None
+    if not isinstance(message, str) or not message:
+        message = "An error occurred during streaming"
+    return APIError(message, request=response.request, body=body)
 
 
 def translate_error(error: Exception, label: str, key_variable: str) -> ModelError:

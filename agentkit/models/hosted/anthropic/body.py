@@ -37,9 +37,9 @@ class AnthropicBody(Body):
 
     def continued(self, turn: tuple[bytes, ...], container: str | None) -> bytes:
         """Return the request with the blocks of a paused turn at its end, in its sandbox."""
-        messages = self.volatile + b"," + message_data(Role.ASSISTANT, turn)
+        said = b"," + message_data(Role.ASSISTANT, turn)
         place: dict[str, Json] = {} if container is None else {"container": container}
-        return _finished(self.prompt + messages, {**self.settings, **place})
+        return _finished({**self.settings, **place}, self.prompt, self.volatile, said)
 
     def touching(self) -> bytes | None:
         """Return the same prefix and marks without an answer; None if the API refuses that.
@@ -53,7 +53,7 @@ class AnthropicBody(Body):
         if not self.is_marked or forced or budgeted or formed:
             return None
         del settings["stream"]
-        return _finished(self.prompt, settings | {"max_tokens": 0})
+        return _finished(settings | {"max_tokens": 0}, self.prompt)
 
 
 def finish(
@@ -80,18 +80,20 @@ def finish(
     ]
     messages = _messages(layout, {at: mark for at, mark in marks.items() if at >= n_front})
     n_stable = len(messages) - (1 if layout.n_volatile else 0)
-    members = []
+    opening = b""
     if n_tools:
-        members.append(b'"tools":[%b]' % b",".join(front[:n_tools]))
+        opening += b'"tools":[%b],' % b",".join(front[:n_tools])
     if n_front > n_tools:
-        members.append(b'"system":[%b]' % b",".join(front[n_tools:]))
-    members.append(b'"messages":[%b' % b",".join(messages[:n_stable]))
-    prompt = b",".join(members)
+        opening += b'"system":[%b],' % b",".join(front[n_tools:])
+    opening += b'"messages":['
+    # Joined in one step: a long prompt is copied as seldom as can be.
+    messages[:1] = [opening + messages[0]]
+    prompt = b",".join(messages[:n_stable])
     volatile = b"".join(b"," + message for message in messages[n_stable:])
     settings = _settings(layout, request, model, options)
     betas = options.all_betas
     return AnthropicBody(
-        data=_finished(prompt + volatile, settings),
+        data=_finished(settings, prompt, volatile),
         headers={"anthropic-beta": ",".join(betas)} if betas else {},
         prompt=prompt,
         volatile=volatile,
@@ -120,8 +122,8 @@ def _messages(layout: AnthropicLayout, marks: Mapping[int, bytes]) -> list[bytes
     return found
 
 
-def _finished(prompt: bytes, settings: Mapping[str, Json]) -> bytes:
-    return b"{%b],%b" % (prompt, dumps(settings)[1:])
+def _finished(settings: Mapping[str, Json], *prompt: bytes) -> bytes:
+    return b"".join((b"{", *prompt, b"],", dumps(settings)[1:]))
 
 
 def _settings(

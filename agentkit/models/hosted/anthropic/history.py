@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.policy import BlockKind
-from agentkit.caching.request import Message, Role
+from agentkit.caching.request import Message, Messages, Role
 from agentkit.context import Segment
 from agentkit.models.hosted.anthropic.calls import NO_CALLS, CallLog
 from agentkit.models.hosted.anthropic.dialect import Dialect
@@ -20,13 +20,15 @@ class History:
     def __init__(self, dialect: Dialect, cache: PieceCache, *, first: int) -> None:
         """`first`: how many blocks lie before the messages."""
         self.blocks: list[WireBlock] = []
-        self.messages: list[Message] = []
         self.texts: list[bytes] = []
         """Each message on the wire, without marks."""
         self.starts: list[int] = []
         """Index of the first block of each message."""
         self.ends: list[int] = []
         """Where earlier requests of this history ended: before each of its turns."""
+        self._messages = Messages()
+        self._added: list[Message] = []
+        """Messages behind these."""
         self._dialect = dialect
         self._cache = cache
         self._first = first
@@ -37,13 +39,21 @@ class History:
         """Return a history that can go on without changing this one."""
         copied = History(self._dialect, self._cache, first=self._first)
         copied.blocks = list(self.blocks)
-        copied.messages = list(self.messages)
+        copied._messages = self.messages
         copied.texts = list(self.texts)
         copied.starts = list(self.starts)
         copied.ends = list(self.ends)
         copied._log = self._log.copy()
         copied._calls = self._calls
         return copied
+
+    @property
+    def messages(self) -> Messages:
+        """All of them."""
+        if self._added:
+            self._messages = self._messages.continued(len(self._messages), self._added)
+            self._added = []
+        return self._messages
 
     @property
     def end(self) -> int:
@@ -82,7 +92,7 @@ class History:
         if not pieces:
             return
         self.starts.append(self.end)
-        self.messages.append(Message(role, tuple(each.block for each in pieces)))
+        self._added.append(Message(role, tuple(each.block for each in pieces)))
         self.texts.append(message_data(role, (each.data for each in pieces)))
         self.blocks += wired(pieces, segment)
 

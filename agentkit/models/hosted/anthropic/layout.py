@@ -97,7 +97,7 @@ def lay_out(
             identity=identity_of(request, model, options, native),
             tools=laid.tools,
             system=laid.system,
-            messages=tuple(history.messages),
+            messages=history.messages,
             terms=terms_of(options),
             stream=True,
         ),

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.errors import MissingExtra
 from agentkit.models.hosted.anthropic.errors import translate_error
 from agentkit.models.hosted.rate_headers import OnHeaders
+from agentkit.models.hosted.sse import sse_events
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
+    from httpx2 import Response
 
 _Open: TypeAlias = "tuple[AsyncAnthropic, AsyncGenerator[None, None]]"
 
@@ -63,9 +66,13 @@ class Sender:
                 stream_cls=AsyncStream[object],
             )
             self._heard(stream.response.headers)
-            async for event in stream:
-                if isinstance(event, Mapping):
-                    yield event
+            async with aclosing(sse_events(stream.response)) as events:
+                async for name, text in events:
+                    if name == "error":
+                        raise _reported(text, stream.response)
+                    event = json.loads(text) if name not in ("", "ping") else None
+                    if isinstance(event, Mapping):
+                        yield event
         except (AnthropicError, HTTPError, *_FROM_SDK) as error:
             if isinstance(error, APIStatusError):
                 self._heard(error.response.headers)
@@ -123,6 +130,17 @@ class Sender:
         finally:
             self._own.pop(loop, None)
             await client.close()
+
+
+def _reported(text: str, response: Response) -> Exception:
+    """Return the SDK's error for one that a stream reports."""
+    from anthropic import APIStatusError
+
+    try:
+        body: object = json.loads(text)
+    except ValueError:
+        body = text
+    return APIStatusError(f"{body}", response=response, body=body)
 
 
 def _new_client(label: str) -> AsyncAnthropic:

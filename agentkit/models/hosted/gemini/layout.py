@@ -14,7 +14,7 @@ from functools import partial
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
-from agentkit.caching.request import CacheRequest, Identity, Message, Role
+from agentkit.caching.request import CacheRequest, Identity, Message, Messages, Role
 from agentkit.context import SystemPart, Tier
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Reuse, ToolName
@@ -58,7 +58,7 @@ def lay_out(
             identity=_identity(request, model, options),
             tools=tuple(wire.block for wire in tools),
             system=tuple(wire.block for wire in system),
-            messages=tuple(_message(content) for content in (*stable, *volatile)),
+            messages=Messages(_message(content) for content in (*stable, *volatile)),
             stream=True,
         ),
         shared=_shared(

@@ -17,7 +17,7 @@ from typing import assert_never
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
-from agentkit.caching.request import CacheRequest, Identity, Message, OpenAiOptions
+from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
 from agentkit.models.base import ModelRequest, Reuse, ToolName
 from agentkit.models.hosted.openai_chat.encode import Encoder
@@ -72,7 +72,7 @@ def lay_out(
             identity=_identity(request, model, profile, options),
             tools=tuple(piece.block for piece in tools),
             system=tuple(piece.block for piece in system),
-            messages=tuple(sheet.messages),
+            messages=Messages(sheet.messages),
             terms=options.terms,
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),

@@ -14,6 +14,7 @@ from agentkit.caching.request import (
     CacheRequest,
     Identity,
     Message,
+    Messages,
     OpenAiOptions,
     Role,
 )
@@ -78,7 +79,7 @@ def lay_out(
             identity=identity,
             tools=tuple(sheet.tools),
             system=tuple(sheet.system),
-            messages=tuple(sheet.messages),
+            messages=sheet.messages(),
             terms=terms,
             stream=True,
             openai=OpenAiOptions(api="responses"),
@@ -117,7 +118,9 @@ class Sheet:
     starts: list[int] = field(default_factory=list)
     tools: list[Block] = field(default_factory=list)
     system: list[Block] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
+    before: Messages = field(default_factory=Messages)
+    added: list[Message] = field(default_factory=list)
+    """Messages behind these."""
     ends: list[int] = field(default_factory=list)
     """Where earlier requests ended: before each reply."""
     organization_end: int = 0
@@ -126,8 +129,8 @@ class Sheet:
 
     def copy(self) -> Sheet:
         """Return a sheet that can go on without changing this one."""
-        copied = replace(self, calls=self.calls.copy())
-        for name in ("blocks", "pieces", "texts", "starts", "tools", "system", "messages", "ends"):
+        copied = replace(self, calls=self.calls.copy(), before=self.messages(), added=[])
+        for name in ("blocks", "pieces", "texts", "starts", "tools", "system", "ends"):
             setattr(copied, name, list(getattr(self, name)))
         return copied
 
@@ -159,10 +162,17 @@ class Sheet:
             self.texts.append(entry.text)
         self._write(entry, segment)
         blocks = tuple(item.block for item in entry.pieces)
-        if entry.role is Role.DEVELOPER and not self.messages:
+        if entry.role is Role.DEVELOPER and not (self.before or self.added):
             self.system.extend(blocks)
         else:
-            self.messages.append(Message(entry.role, blocks))
+            self.added.append(Message(entry.role, blocks))
+
+    def messages(self) -> Messages:
+        """Return all messages."""
+        if self.added:
+            self.before = self.before.continued(len(self.before), self.added)
+            self.added = []
+        return self.before
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
         """Return the ends that other requests have too; where two fall together, the wider one."""

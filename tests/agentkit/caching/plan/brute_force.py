@@ -104,9 +104,7 @@ def _common(first: Sequence[bytes], second: Sequence[bytes]) -> int:
 
 def _later_keys(cache: SimulatedCache, uses: Sequence[Timed], number: int) -> set[bytes]:
     now = cache._clock()
-    return {
-        prefix.key for use in uses[number + 1 :] for _, prefix in cache._located(use.asked, now)
-    }
+    return {key for use in uses[number + 1 :] for key in cache._located(use.asked, now)[1].keys}
 
 
 def _placements(

@@ -68,7 +68,7 @@ def test_a_preview_is_the_answer_and_changes_nothing(name: str, clock: ManualClo
 @ALL
 def test_what_was_written_is_told_for_any_marks(name: str, clock: ManualClock) -> None:
     cache = make(name, clock)
-    assert cache.written(asked(name, "a", "b")).entries == (None, None)
+    assert cache.written(asked(name, "a", "b")).entries[:] == [None, None]
     cache.request(asked(name, "a"))
     longer = asked(name, "a", "b")
     unmarked = longer.with_blocks([replace(block, mark=None) for block in longer.blocks])
@@ -77,7 +77,7 @@ def test_what_was_written_is_told_for_any_marks(name: str, clock: ManualClock) -
     assert entry is not None
     assert entry.readable_s <= clock().timestamp() < entry.expires_s
     clock.advance(10**6)
-    assert cache.written(unmarked).entries == (None, None)
+    assert cache.written(unmarked).entries[:] == [None, None]
 
 
 def test_entries_have_their_lifetime_and_end(clock: ManualClock) -> None:

@@ -85,3 +85,12 @@ def test_the_longest_beginning_that_is_known_is_found() -> None:
     assert state == "long"
     assert behind == contexts[3].segments[len(contexts[2]) :]
     assert begun.longest(front()) == (None, front().segments)
+
+
+def test_of_one_conversation_the_last_two_states_are_kept() -> None:
+    begun = Begun[int]()
+    contexts = _contexts()[:4]
+    for number, context in enumerate(contexts):
+        begun.keep(context, number)
+
+    assert [begun.longest(context)[0] for context in contexts] == [None, None, 2, 3]
