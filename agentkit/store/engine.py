@@ -75,7 +75,6 @@ def _postgresql(url: URL, timeout_s: float) -> Engine:
         url = url.set(drivername="postgresql+psycopg")
     return create_engine(
         url,
-        pool_pre_ping=True,
         connect_args={"options": f"-c lock_timeout={round(timeout_s * 1_000)}"},
     )
 

@@ -122,13 +122,11 @@ class Worker:
         batch: list[_Save] = []
         while self._waiting and len(batch) < _BATCH:
             batch.append(self._waiting.popleft())
-        if len(batch) > 1 and self._try_saving(batch) is None:
-            batch_errors: list[tuple[_Save, Exception | None]] = [(save, None) for save in batch]
-        else:
+        error = self._try_saving(batch) if batch else None
+        is_over = error is None or isinstance(error, _Unavailable) or len(batch) == 1
+        for save in batch:
             # One by one: what is wrong with one of them must not harm the others.
-            batch_errors = [(save, self._try_saving([save])) for save in batch]
-        for save, error in batch_errors:
-            save.answer(error)
+            save.answer(error if is_over else self._try_saving([save]))
 
     def _try_saving(self, batch: list[_Save]) -> Exception | None:
         try:
@@ -146,24 +144,29 @@ class Worker:
         return saved
 
     def _transaction(self, work: Callable[[Connection], Value]) -> Value:
+        return self._tried(lambda: self.engine.connect(), work)
+
+    def _reading(self, work: Callable[[Connection], Value]) -> Value:
+        return self._tried(lambda: self._connect("read", "REPEATABLE READ"), work)
+
+    def _outside(self, work: Callable[[Connection], Value]) -> Value:
+        with self._errors(), self._connect("outside", "AUTOCOMMIT") as connection:
+            return work(connection)
+
+    def _tried(
+        self, connect: Callable[[], Connection], work: Callable[[Connection], Value]
+    ) -> Value:
         for tries in range(1, _TRIES + 1):
             try:
-                with self._errors(), self.engine.begin() as connection:
-                    return work(connection)
+                with self._errors(), connect() as connection, connection.begin():
+                    # An error of the commit itself is none of these: it may have been done.
+                    with self._errors(may_retry=True):
+                        return work(connection)
             except _GivenUp:
                 if tries == _TRIES:
                     raise
                 time.sleep(_FIRST_WAIT_S * 2**tries)
         raise AssertionError("the loop returns or raises")
-
-    def _reading(self, work: Callable[[Connection], Value]) -> Value:
-        with self._errors(), self._connect("read", "REPEATABLE READ") as connection:
-            with connection.begin():
-                return work(connection)
-
-    def _outside(self, work: Callable[[Connection], Value]) -> Value:
-        with self._errors(), self._connect("outside", "AUTOCOMMIT") as connection:
-            return work(connection)
 
     def _connect(self, mode: str, isolation: str) -> Connection:
         """Return a connection; in SQLite the mode says everything."""
@@ -173,19 +176,30 @@ class Worker:
         return self.engine.execution_options(**options).connect()
 
     @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, *, may_retry: bool = False) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            kind = _GivenUp if _was_given_up(error) else JournalError
+            kind = JournalError
+            if may_retry and _was_given_up(error):
+                kind = _GivenUp
+            elif isinstance(error, OperationalError):
+                kind = _Unavailable
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise kind(f"the journal {name_of(self.engine)} failed: {cause}") from error
 
 
-class _GivenUp(JournalError):
-    """The server has ended the transaction in favour of another one; it may be tried again."""
+class _Unavailable(JournalError):
+    """The database is locked, full or gone: for all who use it."""
+
+
+class _GivenUp(_Unavailable):
+    """The server ended the transaction, or the connection was gone: it may be tried again."""
 
 
 def _was_given_up(error: SQLAlchemyError) -> bool:
-    state = getattr(getattr(error, "orig", None), "sqlstate", None)
-    return isinstance(error, OperationalError) and state in ("40001", "40P01")
+    if not isinstance(error, DBAPIError):
+        return False
+    # What the server ends in favour of another transaction has one of these codes.
+    is_victim = getattr(error.orig, "sqlstate", None) in ("40001", "40P01")
+    return is_victim or error.connection_invalidated

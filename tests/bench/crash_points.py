@@ -1,6 +1,6 @@
 """Kills a run at random points, in SQLite and in PostgreSQL, and checks what resumes reach.
 
-    python tests/bench/crash_points.py [--points 100] [--seed 1]
+    python tests/bench/crash_points.py [--points 100] [--seed 1] [--only sqlite|postgresql]
 
 A run of 12 turns, with tools and five runs of subagents, is killed by SIGKILL at different points
 of the about 950 that it has: before and after each statement and commit, each acknowledged save,
@@ -28,9 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--points", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=["sqlite", "postgresql"])
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=postgres.memory_folder()) as folder:
-        _kill("SQLite", Path(folder), f"sqlite:///{folder}/runs.db", options)
+    if options.only != "postgresql":
+        with tempfile.TemporaryDirectory(dir=postgres.memory_folder()) as folder:
+            _kill("SQLite", Path(folder), f"sqlite:///{folder}/runs.db", options)
+    if options.only != "sqlite":
+        _kill_on_server(options)
+
+
+def _kill_on_server(options: argparse.Namespace) -> None:
     with (
         tempfile.TemporaryDirectory(dir=postgres.memory_folder()) as folder,
         postgres.server() as server,
