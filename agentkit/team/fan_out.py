@@ -139,12 +139,13 @@ async def _run_all(
     max_parallel: int,
     warm_first: bool | None,
 ) -> tuple[Outcome, ...]:
-    slots = asyncio.Semaphore(max_parallel)
-    warmed = {model: asyncio.Event() for model in _led_models(jobs, warm_first)}
-    leaders = {model: _first(jobs, model) for model in warmed}
-
     # All before any starts, so that reports show them in the order of the tasks.
     runs = [run.child(job.member, job.label, call_id, fork=job.fork) for job in jobs]
+    to_do = [job for job, below in zip(jobs, runs, strict=True) if below.outcome is None]
+
+    slots = asyncio.Semaphore(max_parallel)
+    warmed = {model: asyncio.Event() for model in _led_models(to_do, warm_first)}
+    leaders = {model: _first(to_do, model) for model in warmed}
 
     async def work(job: Job, below: RunState) -> Outcome | None:
         begun = warmed.get(job.member.model.label)

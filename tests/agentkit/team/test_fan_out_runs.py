@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from agentkit import (
     tool,
 )
 from agentkit.blocks import ToolMessage, UserMessage
+from agentkit.events import ModelEvent
 from agentkit.models import ModelRequest
 from agentkit.saved import SavedRun
 from agentkit.team import Failed, Ok
@@ -170,6 +173,35 @@ async def test_after_a_crash_at_any_step_finished_tasks_are_not_run_again() -> N
         told = result.messages[2]
         assert isinstance(told, ToolMessage)
         assert told.results[0].content == ENDS
+
+
+class Cold(ScriptedModel):
+    """A model whose answers begin late; knows how many requests were under way before that."""
+
+    def __init__(self) -> None:
+        super().__init__(by_task, siblings_start_together=False)
+        self.most_cold = self._n_cold = 0
+        self._is_warm = False
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        if request.agent == "clerk" and not self._is_warm:
+            self._n_cold += 1
+            self.most_cold = max(self.most_cold, self._n_cold)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self._is_warm = True
+        async for event in super().stream(request):
+            yield event
+
+
+async def test_after_a_crash_one_of_those_that_are_left_goes_ahead_of_the_others() -> None:
+    office, ann, *_ = (await paused())[0].runs
+    assert ann.status == "done"
+    model = Cold()
+    with pytest.raises(ApprovalRequired):
+        await Office(model=model).resume(PausedRun(runs=(office, ann)))
+    assert model.most_cold == 1
+    assert len(asked(model)) == 3
 
 
 async def test_outside_a_run_nobody_can_wait_for_a_person() -> None:
