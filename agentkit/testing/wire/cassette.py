@@ -242,8 +242,8 @@ class _Recorded:
         if any(scrubber.text(text) != text for text in joined_texts(clean)):
             raise SecretInStream(
                 f"the answer to {scrubber.url(str(self._request.url))} spells a secret over "
-                "several events, so it cannot be taken out; let the model not repeat it, or make the "
-                "pattern narrower"
+                "several events, so it cannot be taken out; let the model not repeat it, or make "
+                "the pattern narrower"
             )
         return Interaction(
             method=self._request.method,
