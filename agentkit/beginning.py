@@ -11,9 +11,11 @@ from agentkit.context import Context
 from agentkit.errors import ConfigurationError, ContextMismatch
 from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
+from agentkit.open_turn import OpenTurn
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
-from agentkit.state import OpenTurn, RunServices, RunState, restore_budget
+from agentkit.state import RunServices, RunState
 from agentkit.team.pinned import as_begun
+from agentkit.used_before import restore_budget
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent

@@ -13,8 +13,9 @@ from agentkit.errors import LimitReached
 from agentkit.events import Event, ToolResultEvent
 from agentkit.hooking import after_tool, before_tool
 from agentkit.kept import shortened
+from agentkit.open_turn import OpenTurn
 from agentkit.saved import Answered, Approve, Deny, checked_answer
-from agentkit.state import OpenTurn, RunContext, RunState
+from agentkit.state import RunContext, RunState
 from agentkit.telemetry import CallSpan
 from agentkit.toolset import (
     Suspended,

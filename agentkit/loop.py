@@ -20,11 +20,12 @@ from agentkit.bounds import Bounds
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
-from agentkit.events import ContextCompacted, Event, HandedOff, RunEnd, RunPaused, Turn
+from agentkit.events import ContextCompacted, Event, HandedOff, RunEnd, RunPaused, RunStarted, Turn
 from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
+from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
 from agentkit.saved import PausedRun, SavedEnd
-from agentkit.state import OpenTurn, RunState
+from agentkit.state import RunState
 from agentkit.team.handoff import hand_over
 from agentkit.telling import tell_changes
 from agentkit.toolset import Retry
@@ -65,7 +66,7 @@ Outcome: TypeAlias = CallTools | Finish | AskAgain | Pause | Stop
 
 
 async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
-    """Run an agent to its answer. The last event is `RunEnd` or `RunPaused`.
+    """Run an agent to its answer. First comes `RunStarted`, last `RunEnd` or `RunPaused`.
 
     `run.context` can be continued at any time, also when this was cancelled, closed or broken by an
     exception. With a journal, each step is kept before the next begins.
@@ -88,6 +89,7 @@ async def _run(
     run: RunState, prompt: UserMessage | None, bounds: Bounds
 ) -> AsyncGenerator[Event, None]:
     try:
+        yield RunStarted(run_id=run.run_id, agent=run.member.name)
         for begun in await _begin(run, prompt, bounds):
             yield begun
         for index in itertools.count(run.turn):

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import hashlib
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult
+from agentkit.blocks import Message
 from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
 from agentkit.events import Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
 from agentkit.journal import Journal, JournalError
+from agentkit.keeping import Keeper
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
+from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
-from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, SavedTurn, Status
+from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, Status
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
+from agentkit.used_before import restore_budget, subtree
 from agentkit.waiting import Quote
 
 if TYPE_CHECKING:
@@ -49,67 +50,6 @@ class RunServices:
     """The runs that are gone on with, by id."""
     answers: Mapping[str, Mapping[str, Answer]] = field(default_factory=dict)
     """What people have said to the calls of open turns, by run id and call id."""
-
-
-class OpenTurn:
-    """A turn of the model while its calls are being answered."""
-
-    def __init__(
-        self,
-        message: AssistantMessage,
-        saved: SavedTurn | None = None,
-        answers: Mapping[str, Answer] | None = None,
-    ) -> None:
-        self.message = message
-        self.answers = {**({} if saved is None else saved.answers), **(answers or {})}
-        """What people have said to calls that waited, by call id."""
-        self.results: dict[str, ToolResult] = {} if saved is None else dict(saved.results)
-        """Of the calls that are done, by call id."""
-        self.started: set[str] = set() if saved is None else set(saved.started)
-        """Ids of calls that were begun."""
-        self.waiting: set[str] = set() if saved is None else set(saved.waiting)
-        """Ids of calls that wait for a person, until they are taken up again."""
-        done = self.results.keys() | self.waiting
-        self.interrupted: frozenset[str] = frozenset(self.started - done)
-        """Ids of calls that another process has begun, and did not end."""
-
-    def answer(self) -> ToolMessage:
-        """Return the results in call order; calls without one say so."""
-        return ToolMessage(
-            tuple(
-                self.results.get(call.id)
-                or ToolResult(
-                    call_id=call.id,
-                    name=call.name,
-                    content=self._why_not(call.id),
-                    is_error=True,
-                )
-                for call in self.message.calls
-            )
-        )
-
-    def _why_not(self, call_id: str) -> str:
-        if call_id in self.waiting:
-            return _NOT_APPROVED
-        return _CANCELLED if call_id in self.started else _NOT_RUN
-
-    @staticmethod
-    def closed(run: SavedRun) -> Context:
-        """Return a saved run's context with its open turn; calls without a result say so."""
-        if run.open_turn is None:
-            return run.context
-        turn = OpenTurn(run.open_turn.message, run.open_turn)
-        return run.context.append(turn.message, turn.answer())
-
-    def saved(self) -> SavedTurn:
-        """Return its value."""
-        return SavedTurn(
-            message=self.message,
-            results=dict(self.results),
-            started=frozenset(self.started),
-            waiting=frozenset(self.waiting),
-            answers=dict(self.answers),
-        )
 
 
 class RunState:
@@ -189,8 +129,6 @@ class RunState:
         self.pause_requested = False
         self.prepared_turn: int | None = None
         """The turn for which hooks have said all that they say before it."""
-        self._last_kept: SavedRun | None = None
-        """What the journal has of it, at least."""
         self.n_repairs = 0
         """How often the model was asked to correct its answer."""
         self.sink: Callable[[Event], None] | None = None
@@ -208,8 +146,8 @@ class RunState:
         """Runs below that were begun by another process, by id."""
         self._labels: Counter[tuple[int, str | None, str]] = Counter()
         self._is_restored = False
-        self._n_steps = self._n_saved = 0
-        self._saving = asyncio.Lock()
+        journal = self.services.journal
+        self._keeper = None if journal is None else Keeper(journal)
         self._began_at = time.time()
         self._started_s = time.monotonic()
 
@@ -244,7 +182,8 @@ class RunState:
             hooks_above=hooks_above,
         )
         run._is_restored = True
-        run._last_kept = saved
+        if services.journal is not None:
+            run._keeper = Keeper(services.journal, saved)
         run.prepared_turn = saved.memory.prepared_turn
         run.agent_name = saved.agent
         run.prompt, run.turn, run.n_repairs = saved.prompt, saved.turn, saved.n_repairs
@@ -378,17 +317,8 @@ class RunState:
             JournalError: it could not be kept.
         """
         self.status, self.end = status, end
-        if self.services.journal is None:
-            return
-        self._n_steps += 1
-        step = self._n_steps
-        async with self._saving:
-            # Calls that end together are one save: who waited here may be kept already.
-            if self._n_saved < step:
-                step, run = self._n_steps, self.saved()
-                self._last_kept = run  # before it is: where this is cancelled, it may be kept still
-                await self.services.journal.save(run)
-                self._n_saved = step
+        if self._keeper is not None:
+            await self._keeper.keep(self.saved)
 
     async def failed(self, error: BaseException) -> None:
         """Keep that the run ended here, at the last step that was kept. `error` counts more.
@@ -396,23 +326,15 @@ class RunState:
         Calls that the step has not answered are open in it, so that whoever resumes the run may
         still do them, though the context here has them as cancelled.
         """
-        journal, last = self.services.journal, self._last_kept
+        keeper = self._keeper
         is_over = self.status in ("done", "paused") or isinstance(error, JournalError)
-        if journal is None or last is None or is_over:
+        if keeper is None or keeper.last is None or is_over:
             return
         self.status, self.end = "failed", SavedEnd(error=failure_text(error))
-        seconds = time.monotonic() - self._started_s
-        async with self._saving:
-            with contextlib.suppress(JournalError):
-                await journal.save(
-                    replace(
-                        last,
-                        status=self.status,
-                        end=self.end,
-                        requests=tuple(self._requests),
-                        total_s=seconds,
-                    )
-                )
+        requests, seconds = tuple(self._requests), time.monotonic() - self._started_s
+        await keeper.keep_end(
+            replace(keeper.last, status="failed", end=self.end, requests=requests, total_s=seconds)
+        )
 
     def saved(self) -> SavedRun:
         """Return the run as data."""
@@ -665,39 +587,6 @@ class RunContext(ToolContext[object]):
     """The tool context that our loop hands out: it knows the run, for tools that start others."""
 
     run: RunState
-
-
-def restore_budget(budget: Budget, runs: Sequence[SavedRun]) -> None:
-    """Count what runs used before, in other processes: the first of them and all below it."""
-    budget.restore(
-        (request for run in runs for request in run.requests),
-        seconds=runs[0].total_s,
-        n_turns=sum(run.turn + _has_answered(run) for run in runs),
-        n_tool_calls=sum(map(_n_calls, runs)),
-    )
-
-
-def subtree(root: SavedRun, runs: Mapping[str, SavedRun]) -> list[SavedRun]:
-    """Return a run and all runs below it."""
-    found = [root]
-    for above in found:
-        found += [run for run in runs.values() if run.parent == above.run_id]
-    return found
-
-
-def _has_answered(run: SavedRun) -> bool:
-    return run.open_turn is not None or run.status == "done"
-
-
-def _n_calls(run: SavedRun) -> int:
-    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
-    messages = (*run.said_before, *run.context.messages[run.n_old_messages :])
-    return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)
-
-
-_CANCELLED = "This call was cancelled before it had a result. Whether it had an effect is unknown."
-_NOT_RUN = "This call was not run: the run ended before."
-_NOT_APPROVED = "This call was not run: it waits for approval."
 
 
 def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:

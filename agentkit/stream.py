@@ -108,7 +108,12 @@ class RunStream(Generic[Output]):
                 self._run = run = await begin_run(self._agent, team.root, self._options)
                 run.pause_requested = self._pause_requested
                 try:
-                    async with aclosing(_events(run, self._prompt)) as events:
+                    if run.status == "done":
+                        assert run.end is not None, "a run that is done has its end"
+                        yield RunStarted(run_id=run.run_id, agent=run.member.name)
+                        yield self._ended(RunEnd(run.result(run.end)))
+                        return
+                    async with aclosing(run_loop(run, self._prompt)) as events:
                         async for event in events:
                             yield self._ended(event)
                 except (Exception, asyncio.CancelledError, GeneratorExit) as error:
@@ -123,14 +128,3 @@ class RunStream(Generic[Output]):
         elif isinstance(event, RunPaused):
             self._paused = event.paused
         return event
-
-
-async def _events(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[Event, None]:
-    yield RunStarted(run_id=run.run_id, agent=run.member.name)
-    if run.status == "done":
-        assert run.end is not None, "a run that is done has its end"
-        yield RunEnd(run.result(run.end))
-        return
-    async with aclosing(run_loop(run, prompt)) as events:
-        async for event in events:
-            yield event

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import get_args
 
 from agentkit.blocks import UserMessage
-from agentkit.events import ModelEvent, RunEnd, RunStarted
+from agentkit.events import ModelEvent, RunEnd
 from agentkit.hints import conversation_ended
 from agentkit.journal import JournalError
 from agentkit.loop import run_loop
@@ -77,7 +77,6 @@ async def _drive(
     result: RunResult[object] | None = None
     # One that was begun before has its task in its context already.
     task = prompt if not run.is_begun else None
-    parent.emit_from_below(RunStarted(run_id=run.run_id, agent=run.member.name), run)
     async with aclosing(run_loop(run, task)) as events:
         async for event in events:
             if on_begin is not None and isinstance(event, _MODEL_EVENTS):

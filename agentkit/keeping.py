@@ -1,0 +1,48 @@
+"""Keeps the steps of one run in a journal, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from agentkit.journal import Journal, JournalError
+from agentkit.saved import SavedRun
+
+
+class Keeper:
+    """Where a run is kept. Calls that end at the same time are one save.
+
+    Args:
+        journal: where to.
+        last: what it has of the run already.
+    """
+
+    def __init__(self, journal: Journal, last: SavedRun | None = None) -> None:
+        self._journal = journal
+        self.last = last
+        """What the journal has of the run, or may have."""
+        self._n_asked = self._n_kept = 0
+        self._lock = asyncio.Lock()
+
+    async def keep(self, now: Callable[[], SavedRun]) -> None:
+        """Keep the run as it is, before the next step begins.
+
+        Raises:
+            JournalError: it could not be kept.
+        """
+        self._n_asked += 1
+        wanted = self._n_asked
+        async with self._lock:
+            if self._n_kept >= wanted:
+                return  # who held the lock has kept this step too
+            covered, run = self._n_asked, now()
+            self.last = run  # before it is: where this is cancelled, it may be kept still
+            await self._journal.save(run)
+            self._n_kept = covered
+
+    async def keep_end(self, run: SavedRun) -> None:
+        """Keep how the run ended, if that can be kept: the error that ended it counts more."""
+        async with self._lock:
+            with contextlib.suppress(JournalError):
+                await self._journal.save(run)

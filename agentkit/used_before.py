@@ -1,0 +1,36 @@
+"""What a run has used of its limits in other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentkit.budget import Budget
+from agentkit.saved import SavedRun
+
+
+def restore_budget(budget: Budget, runs: Sequence[SavedRun]) -> None:
+    """Count what runs used before, in other processes: the first of them and all below it."""
+    budget.restore(
+        (request for run in runs for request in run.requests),
+        seconds=runs[0].total_s,
+        n_turns=sum(run.turn + _has_answered(run) for run in runs),
+        n_tool_calls=sum(map(_n_calls, runs)),
+    )
+
+
+def subtree(root: SavedRun, runs: Mapping[str, SavedRun]) -> list[SavedRun]:
+    """Return a run and all runs below it."""
+    found = [root]
+    for above in found:
+        found += [run for run in runs.values() if run.parent == above.run_id]
+    return found
+
+
+def _has_answered(run: SavedRun) -> bool:
+    return run.open_turn is not None or run.status == "done"
+
+
+def _n_calls(run: SavedRun) -> int:
+    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
+    messages = (*run.said_before, *run.context.messages[run.n_old_messages :])
+    return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)
