@@ -278,7 +278,7 @@ def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextMan
     """Keep the prefix in the model's cache while tools run, where the model can."""
     model = run.member.model
     if isinstance(model, KeepsAlive):
-        return model.kept_alive(request, run.count_request)
+        return model.kept_alive(request, run.count_ping)
     return nullcontext()
 
 

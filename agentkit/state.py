@@ -493,6 +493,15 @@ class RunState:
         guess = None if estimate is None else estimate.used(builder)
         self.count_request(*builder.spent, builder.verdict, model=builder.model, guess=guess)
 
+    def count_ping(self, usage: Usage, timing: Timing, verdict: Verdict) -> None:
+        """Count a request that was made only to keep the prefix in the cache.
+
+        Raises:
+            LimitReached: it was the last one that a limit allows.
+        """
+        self.count_request(usage, timing, verdict)
+        self.budget.check()
+
     def count_request(
         self,
         usage: Usage,

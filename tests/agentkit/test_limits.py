@@ -25,10 +25,14 @@ from agentkit import (
     tool,
 )
 from agentkit.blocks import ToolMessage
+from agentkit.fake import Ask
+from agentkit.fake import Call as FakeCall
+from agentkit.fake import Reply as FakeReply
 from agentkit.models.base import ModelRequest
 from agentkit.testing import Call, Reply, Say, ScriptedModel
 from agentkit.usage import Usage
 from tests.agentkit.digger import Digger, is_summary_request
+from tests.agentkit.hosted_world import HostedWorld
 from tests.agentkit.priced import PricedModel, UnpricedModel
 
 SHORT = Settings(max_tokens=100)
@@ -267,6 +271,34 @@ async def test_a_summary_waits_and_counts_like_any_request() -> None:
     with pytest.raises(LimitReached):
         await digger.agent(compaction=rule).run("Dig.", limits=Limits(input_tokens=1))
     assert seen == []
+
+
+def test_what_keeps_a_prefix_alive_counts_and_ends_where_a_limit_is_reached() -> None:
+    def respond(ask: Ask) -> FakeReply:
+        return FakeReply(text="done") if ask.n_turns else FakeReply(calls=(FakeCall("wait"),))
+
+    world = HostedWorld(respond)
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await world.time.sleep(3_000)
+        return "waited"
+
+    agent = Agent(model=world.model, instructions="Wait. " * 3_000, tools=[wait])
+    free = world.run(lambda: agent.run("Go."))
+    n_pings = len(free.requests) - 2
+    assert n_pings > 2
+
+    world = HostedWorld(respond)
+    agent = Agent(model=world.model, instructions="Wait. " * 3_000, tools=[wait])
+    n_tokens = free.requests[0].usage.input_tokens
+    assert n_tokens is not None
+    with pytest.raises(LimitReached, match="input_tokens") as caught:
+        world.run(lambda: agent.run("Go.", limits=Limits(input_tokens=2 * n_tokens)))
+    assert caught.value.partial is not None
+    assert len(caught.value.partial.requests) == 2
+    assert isinstance(caught.value.partial.messages[-1], ToolMessage)
 
 
 async def test_an_answer_that_broke_off_is_estimated_from_what_it_had_said() -> None:
