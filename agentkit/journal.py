@@ -44,7 +44,10 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """Keeps runs for as long as the process lives. For tests, and for pauses within a process."""
+    """Keeps runs for as long as the process lives. For tests, and for pauses within a process.
+
+    It keeps nobody from saving: an agent itself does not go on with one run twice at a time.
+    """
 
     def __init__(self) -> None:
         self._runs: dict[str, SavedRun] = {}

@@ -10,6 +10,7 @@ import pytest
 
 from agentkit import (
     Agent,
+    ApprovalRequired,
     Approve,
     ConfigurationError,
     Context,
@@ -21,9 +22,12 @@ from agentkit import (
     ModelError,
     OutputError,
     PausedRun,
+    ToolContext,
+    fan_out,
     tool,
 )
 from agentkit.events import RunEnd, RunPaused, RunStarted, SubagentEvent
+from agentkit.result import Failed
 from agentkit.saved import SavedRun
 from agentkit.testing import Call, ScriptedModel, Step, assert_prefix_stable
 from tests.agentkit.clerks import Log, results_of
@@ -353,6 +357,80 @@ async def test_a_pause_without_a_journal_is_gone_on_with_by_its_value() -> None:
     assert result.run_id == paused.run_id
     assert log.done == ["look"]
     assert_prefix_stable(model.calls)
+
+
+# Runs below that do not go on.
+
+
+async def test_a_run_below_that_its_tool_gave_up_is_a_failure_also_after_a_pause() -> None:
+    journal, log = MemoryJournal(), Log()
+    has_begun = asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Never come back."""
+        has_begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def try_it(context: ToolContext[None]) -> str:
+        """Let a helper try, and give up."""
+        trial = asyncio.create_task(fan_out(agents[0], [("helper", "Try.")], within=context))
+        await has_begun.wait()
+        trial.cancel()
+        await asyncio.wait([trial])
+        return "gave up"
+
+    model = ScriptedModel(
+        {
+            "clerk": [Call("try_it"), Call("pay", {"to": "Ada", "eur": 1}), "Done."],
+            "helper": [Call("hang")],
+        }
+    )
+
+    def made() -> Agent[Any, Any]:
+        helper: Agent[Any, Any] = Agent(name="helper", instructions="You help.", tools=[hang])
+        agents[:] = [clerk(model, journal, tools=[*log.tools, try_it], subagents=[helper])]
+        return agents[0]
+
+    agents: list[Agent[Any, Any]] = []
+    paused = await _paused(made())
+    assert [run.status for run in await journal.load(RUN_ID)] == ["paused", "failed"]
+    result = await made().resume(RUN_ID, {paused.pending[0].id: Approve()})
+    assert results_of(result)[0] == ["gave up"]
+    (child,) = result.children
+    assert isinstance(child, Failed)
+    assert child.reason == "CancelledError: "
+    model.assert_consumed()
+
+
+async def test_a_run_below_whose_agent_has_changed_begins_anew_under_another_id() -> None:
+    journal, log = MemoryJournal(), Log()
+    call = Call("pay", {"to": "Ada", "eur": 1})
+    model = ScriptedModel(
+        {
+            "clerk": [Call("delegate_to_helper", {"task": "Pay."}), "Done."],
+            "helper": [call, call, "Paid."],
+        }
+    )
+
+    def made(examples: str) -> Agent[Any, Any]:
+        helper: Agent[Any, Any] = Agent(
+            name="helper", instructions="You help.", examples=examples, tools=log.tools
+        )
+        return clerk(model, journal, subagents=[helper])
+
+    first = (await _paused(made("Pay at once."))).pending[0]
+    with pytest.raises(ApprovalRequired) as caught:
+        await made("Pay slowly.").resume(RUN_ID, {first.id: Approve()})
+    assert log.done == []  # what was agreed to was the other's call
+    (second,) = caught.value.paused.pending
+    assert second.run_id != first.run_id
+    result = await made("Pay slowly.").resume(RUN_ID, {second.id: Approve()})
+    assert log.done == ["pay Ada 1"]
+    assert results_of(result) == [["Paid."]]
+    model.assert_consumed()
 
 
 # All ways to run are one.
