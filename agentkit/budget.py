@@ -86,10 +86,11 @@ class Budget:
         Raises:
             LimitReached: a limit is used up; names it, and what was used.
         """
+        if not self._chain:
+            return _UNBOUNDED
+        self._check_time()
         reservation = Reservation(self._chain, quote, self._queue)
-        if self._chain:
-            self._check_time()
-            await self._queue.wait(reservation)
+        await self._queue.wait(reservation)
         return reservation
 
     def check(self) -> None:
@@ -242,6 +243,8 @@ COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "tokens", "us
 """Limits whose use is a number that only grows, in the order in which they are checked."""
 _BY_NUMBER = frozenset(("turns", "tool_calls"))
 _NO_GUESS, _NOTHING = Quote(), Usage()
+_UNBOUNDED = Reservation((), _NO_GUESS, WaitingLine())
+"""Holds nothing, so all may have it."""
 
 
 def _now_s() -> float:

@@ -39,12 +39,13 @@ class RequestEstimate:
 
     def __init__(self, run: RunState, request: ModelRequest) -> None:
         self._budget = run.budget
-        self._models = leaves(run.member.model)
+        self._models: tuple[Model, ...] = ()
         self._n_input = 0
         self._n_output = 0
-        if self._budget.needs_prices:
-            _check_prices(self._models)
         if self._budget.needs_quotes:
+            self._models = leaves(run.member.model)
+            if self._budget.needs_prices:
+                _check_prices(self._models)
             self._n_input = _n_input(run, request)
             self._n_output = request.settings.max_tokens or _LONGEST_ANSWER_TOKENS
 
