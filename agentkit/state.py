@@ -78,6 +78,7 @@ class RunState:
         self.path = path
         self.run_id = run_id or uuid.uuid4().hex
         self.session = session or self.run_id
+        """One conversation and everything below it."""
         self.parent = parent
         self.call_id = call_id
         self.number = number
@@ -105,7 +106,6 @@ class RunState:
         """In another process, by agents that have taken part."""
         self.open: OpenTurn | None = None
         """The turn whose calls are being answered; `context` is without it."""
-        """One conversation and everything below it."""
         self.epoch = epoch
         """How often the context was begun anew on purpose, as far as is known."""
         self.context = context

@@ -332,8 +332,9 @@ async def test_a_paused_run_is_told_when_it_goes_on(knowledge: Knowledge) -> Non
     agent = guide(model, knowledge, tools=[change_in_a_tool(lambda: None)])
     stream = agent.stream("When?")
     async with stream as events:
-        async for _ in events:
-            stream.pause()
+        async for event in events:
+            if event.kind == "turn_end":
+                stream.pause()
     assert stream.context is not None
     knowledge.put("hours.md", "We open at ten.")
     result = await agent.run(None, context=stream.context)
