@@ -155,21 +155,26 @@ class Messages(tuple[Message, ...]):
 
     def continued(self, n_kept: int, new: Iterable[Message]) -> Messages:
         """Return the first `n_kept` of them with others behind."""
-        tail = Messages(new)
         if not n_kept:
-            return tail
+            return Messages(new)
+        tail = tuple(new)
         made = Messages((*self[:n_kept], *tail))
-        end, lengths = self.starts[n_kept], self.lengths
-        made.blocks = self.blocks[:end] + tail.blocks
-        made.starts = self.starts[:n_kept] + [end + start for start in tail.starts]
-        made.lengths = lengths[:end] + [lengths[end] + length for length in tail.lengths]
-        made.roles = self.roles[:end] + tail.roles
-        made.marked = [number for number in self.marked if number < n_kept] + [
-            n_kept + number for number in tail.marked
-        ]
-        made.kinds = self.kinds | tail.kinds
+        end = self.starts[n_kept]
+        blocks = [block for message in tail for block in message.blocks]
+        lengths = (len(message.blocks) for message in tail)
+        made.blocks = (*self.blocks[:end], *blocks)
+        made.starts = self.starts[:n_kept]
+        made.starts += accumulate(lengths, initial=end)
+        made.lengths = self.lengths[:end]
+        made.lengths += accumulate(map(_N_TOKENS, blocks), initial=self.lengths[end])
+        made.roles = self.roles[:end]
+        for message in tail:
+            made.roles += [message.role] * len(message.blocks)
+        made.marked = [number for number in self.marked if number < n_kept]
+        made.marked += [number for number, each in enumerate(tail, n_kept) if each.is_marked]
+        made.kinds = self.kinds.union(map(_KIND, blocks))
         if not self.shows_image:
-            made.shows_image = tail.shows_image
+            made.shows_image = any(map(_HAS_IMAGE, tail))
         return made
 
     def with_marks_of(self, changed: Mapping[int, Message]) -> Messages:

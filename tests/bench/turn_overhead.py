@@ -62,7 +62,7 @@ def cells(address: str) -> Iterator[Cell]:
     for api in _APIS:
         work = Work(address=address, api=api, n_turns=10, streams=False)
         for n_bytes in (4_096, 409_600):
-            for n_runs, n_turns in ((1, 10), (10, 10), (100, 5)):
+            for n_runs, n_turns in ((1, 10), (10, 10), (100, 3)):
                 yield Cell(work=replace(work, n_bytes=n_bytes, n_runs=n_runs, n_turns=n_turns))
         yield Cell(work=replace(work, streams=True))
         yield Cell(work=replace(work, n_calls=_MANY_CALLS), per_call=True)

@@ -38,7 +38,8 @@ def plan_anthropic(
     Raises:
         ConfigurationError: the top-level `cache_control` cannot be used here.
     """
-    draft = replace(draft, keep_alive=draft.keep_alive and _takes_pings(draft, policy))
+    if draft.keep_alive and not _takes_pings(draft, policy):
+        draft = replace(draft, keep_alive=False)
     prompt = prompt_of(
         draft,
         written,

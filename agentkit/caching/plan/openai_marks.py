@@ -33,8 +33,8 @@ def plan_openai_marks(
 ) -> CachePlan:
     """Place the breakpoints."""
     # Only the Responses API has a request that answers nothing (`prewarm`).
-    pings = draft.keep_alive and draft.request.openai.api == "responses"
-    draft = replace(draft, keep_alive=pings)
+    if draft.keep_alive and draft.request.openai.api != "responses":
+        draft = replace(draft, keep_alive=False)
     prompt = prompt_of(
         draft,
         written,

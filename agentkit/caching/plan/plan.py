@@ -79,8 +79,7 @@ class CachePlan:
     def applied(self, request: CacheRequest) -> CacheRequest:
         """Return the request with the plan's marks and options, as a simulator takes it."""
         marks = {mark.index: Mark(mark.ttl) for mark in self.marks}
-        return replace(
-            request.with_marks(marks),
-            identity=replace(request.identity, cache_key=self.cache_key),
-            openai=self.openai,
-        )
+        identity = request.identity
+        if identity.cache_key != self.cache_key:
+            identity = replace(identity, cache_key=self.cache_key)
+        return replace(request.with_marks(marks), identity=identity, openai=self.openai)

@@ -203,9 +203,10 @@ def _shared(
     found: list[SharedPrefix] = []
     ends = [(organization, SharedBy.ORGANIZATION), (agent, SharedBy.AGENT)]
     ends += [(end, SharedBy.RUN) for end in run]
+    reads = {by: expected_reads(by, request.reuse) for by in SharedBy}
     for end, by in ends:
         if end > (found[-1].end if found else 0):
-            found.append(SharedPrefix(end=end, by=by, reads=expected_reads(by, request.reuse)))
+            found.append(SharedPrefix(end=end, by=by, reads=reads[by]))
     return tuple(found)
 
 

@@ -178,14 +178,14 @@ class Sheet:
         """Return the ends that other requests have too; where two fall together, the wider one."""
         front = len(self.tools) + len(self.system)
         found: dict[int, SharedPrefix] = {}
+        reads = {by: expected_reads(by, reuse) for by in SharedBy}
         for end, by in (
             (self.organization_end, SharedBy.ORGANIZATION),
             (front, SharedBy.AGENT),
             *((end, SharedBy.RUN) for end in (*self.ends[-_ENDS:], len(self.blocks))),
         ):
-            if end:
-                prefix = SharedPrefix(end=end, by=by, reads=expected_reads(by, reuse))
-                found.setdefault(end, prefix)
+            if end and end not in found:
+                found[end] = SharedPrefix(end=end, by=by, reads=reads[by])
         return tuple(found[end] for end in sorted(found))
 
     def _write(self, entry: Entry, segment: int | None) -> None:
