@@ -64,6 +64,13 @@ class Crashes:
         self.n_kills += codes.count(_KILLED)
         self._check_end(log)
 
+    def check_within(self, place: str) -> None:
+        """Kill a run while a call runs, and go on with it."""
+        log = self._log("killed-within")
+        assert self._go_on(log, 0, kill_in=place)[0] == _KILLED
+        assert self._go_on(log, 0)[0] == 0
+        self._check_end(log)
+
     def _check_end(self, log: Path) -> None:
         with open_journal(self._url) as journal:
             runs = asyncio.run(journal.load(RUN))
@@ -108,9 +115,14 @@ class Crashes:
         return self._expected[cut_off]
 
     def _go_on(
-        self, log: Path, kill_at: int, url: str = "", cut_off: frozenset[str] = frozenset()
+        self,
+        log: Path,
+        kill_at: int,
+        url: str = "",
+        cut_off: frozenset[str] = frozenset(),
+        kill_in: str = "",
     ) -> tuple[int, int]:
-        order = {"url": url or self._url, "log": str(log), "kill_at": kill_at}
+        order = {"url": url or self._url, "log": str(log), "kill_at": kill_at, "kill_in": kill_in}
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._server.stdin.write(json.dumps({**order, "cut_off": sorted(cut_off)}) + "\n")

@@ -2,7 +2,7 @@
 
 As a program it reads one order a line, each an object, and forks a process for it:
 
-    {"url": ..., "log": path, "kill_at": n or 0, "cut_off": [ids of calls]}
+    {"url": ..., "log": path, "kill_at": n or 0, "kill_in": call or "", "cut_off": [calls]}
 
 `log` gets what the process does, line by line, each on the disk before the next thing happens.
 """
@@ -71,11 +71,12 @@ SCRIPTS: Mapping[str, Sequence[Said]] = {
 
 
 class Points:
-    """Counts what happens, and kills the process at the n-th thing. 0: never."""
+    """Counts what happens, and kills the process at the n-th thing, or in a call. 0: never."""
 
-    def __init__(self, kill_at: int, log: Path) -> None:
+    def __init__(self, kill_at: int, kill_in: str, log: Path) -> None:
         self.count = 0
         self._kill_at = kill_at
+        self._kill_in = kill_in
         self._lock = threading.Lock()
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
@@ -90,6 +91,8 @@ class Points:
         os.write(self._log, " ".join(words).encode() + b"\n")
         os.fsync(self._log)
         self.hit()
+        if words[:2] == ("began", self._kill_in):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class ScriptReader:
@@ -223,7 +226,7 @@ class WatchedJournal:
 
 async def go_on(order: Mapping[str, Any]) -> int:
     """Begin the run, or go on with it; returns how many points there were."""
-    points = Points(order["kill_at"], Path(order["log"]))
+    points = Points(order["kill_at"], order["kill_in"], Path(order["log"]))
     with open_journal(order["url"]) as journal:
         agent = team(World(points, order["cut_off"]), WatchedJournal(journal, points))
         if await journal.load(RUN):
@@ -241,8 +244,8 @@ def serve() -> None:
     """Fork a process for each order; answer with how it ended."""
     with tempfile.TemporaryDirectory() as folder:
         # So that what is made at first use is there in every process that is forked.
-        warm_up = {"url": "sqlite://", "log": f"{folder}/log", "kill_at": 0, "cut_off": ()}
-        asyncio.run(go_on(warm_up))
+        never: Mapping[str, Any] = {"kill_at": 0, "kill_in": "", "cut_off": ()}
+        asyncio.run(go_on({"url": "sqlite://", "log": f"{folder}/log", **never}))
     for line in sys.stdin:
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.agentkit.store.crash_check import crashes
 
-N_POINTS = {"sqlite": 20, "postgresql": 10}
+N_POINTS = {"sqlite": 14, "postgresql": 8}
 SEED = 5
 
 
@@ -19,4 +19,11 @@ def test_a_run_that_is_killed_at_random_points_reaches_the_same_end(url: str, fo
         for point in killed.points(n_points):
             killed.check(point)
         assert killed.n_kills >= n_points
-        assert killed.n_cut_off > 0, "no point lay within a call that must not run twice"
+
+
+def test_a_call_that_must_not_run_twice_and_was_cut_off_is_told_to_the_model(
+    url: str, folder: Path
+) -> None:
+    with crashes(folder, url, SEED) as killed:
+        killed.check_within("crash:c8.0")
+        assert killed.n_cut_off == 1

@@ -51,7 +51,7 @@ def test_a_run_comes_back_as_it_was_after_each_step() -> None:
     with open_journal("sqlite://") as journal:
 
         @given(histories())
-        @settings(max_examples=40)
+        @settings(max_examples=25)
         def check(history: list[SavedRun]) -> None:
             asyncio.run(_check(journal, history, next(names)))
 
