@@ -2,7 +2,7 @@
 
 journal.py   open_journal, and SqlJournal: everything that one does with it
 worker.py    the thread that owns the connection, and saves that share a transaction
-saving.py    one save: what it writes, and whether it may
+saving.py    one save: what it writes, and whether it may; sums.py: what its requests come to
 deltas.py    what a save adds to a run, and the run again from all that was added
 reading.py   runs and contexts from their rows
 listing.py   what is shown of runs; moving.py: JSON Lines; erasing.py: deletion

@@ -14,8 +14,9 @@ from agentkit.saved import SavedRun
 from agentkit.store import erasing, listing, moving, reading, schema
 from agentkit.store.engine import engine_of, name_of
 from agentkit.store.listing import RunRow, StepRow
-from agentkit.store.saving import Known, Sums
+from agentkit.store.saving import Known
 from agentkit.store.schema import runs
+from agentkit.store.sums import Sums
 from agentkit.store.worker import Worker
 
 if TYPE_CHECKING:

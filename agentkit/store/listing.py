@@ -9,8 +9,8 @@ from sqlalchemy import Connection, RowMapping, select
 
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.saved import Status
-from agentkit.store.saving import Sums
 from agentkit.store.schema import runs, steps
+from agentkit.store.sums import Sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
