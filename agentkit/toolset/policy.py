@@ -76,7 +76,9 @@ class HasPolicy(Protocol):
 
 def policy_of(tool: Tool | None) -> ToolPolicy:
     """Return how calls of a tool are handled; the default for tools that do not say."""
-    return tool.policy if isinstance(tool, HasPolicy) else _DEFAULT
+    # Asked for each call; `isinstance` of a protocol would take longer than the call itself.
+    policy = getattr(tool, "policy", None)
+    return policy if isinstance(policy, ToolPolicy) else _DEFAULT
 
 
 _LONGEST_WAIT_S = 30.0
