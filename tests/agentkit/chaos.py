@@ -62,8 +62,12 @@ from tests.agentkit.virtual_loop import LoopTime, VirtualLoop
 _MAX_RESUMES = 4
 RUN: ContextVar[int] = ContextVar("run")
 """Number of the run that code belongs to."""
+CUT_OFF: ContextVar[bool] = ContextVar("cut off")
+"""Whether the run will surely be cancelled: then a tool may wait for as long as it likes."""
 _MARK = re.compile(rb"run-(\d{4})")
 _HANGS_S = 100_000.0
+_ALL_ENDED_S = 20_000.0
+"""Clients wait ten minutes for a provider, and ask three times."""
 _N_OWN_TASKS = 2
 """This test, and the server."""
 _MALFORMED = ('{"text": ', "", "[1]", '{"text": 1}', '{"te\\u00', "{}")
@@ -135,6 +139,7 @@ class Trouble:
         seconds = pick.choice([0.0, 0.3, 3.0, 60.0])
         arguments = {
             "note": '{"text": "noted"}',
+            "hold": "{}",
             "wait": f'{{"seconds": {seconds}}}',
             "fail": f'{{"how": "{pick.choice(["retry", "raise", "timeout"])}"}}',
             "pay": f'{{"amount": {pick.randrange(100)}}}',
@@ -178,6 +183,13 @@ class _Tools(Agent[None, Any]):
         """Wait."""
         await asyncio.sleep(seconds)
         return "waited"
+
+    @tool
+    async def hold(self) -> str:
+        """Hold."""
+        if CUT_OFF.get():
+            await asyncio.sleep(_HANGS_S)
+        return "held"
 
     @tool(timeout_s=5)
     async def fail(self, how: str) -> str:
@@ -238,8 +250,8 @@ class Chaos:
         self.journal = MemoryJournal()
         self.time = LoopTime()
         self.fake = FakeProvider(time=self.time, respond=self.trouble.respond)
-        self.n_server_tasks = 0
         self.agents: list[Agent[Any, Any]] = []
+        self.http = httpx2.AsyncClient()
         self.models: list[HostedModel[Any]] = []
 
     @asynccontextmanager
@@ -249,8 +261,8 @@ class Chaos:
         assert isinstance(loop, VirtualLoop)
         async with AsyncExitStack() as stack:
             url = await stack.enter_async_context(_serving(self.fake))
-            http = await stack.enter_async_context(httpx2.AsyncClient())
-            self.models = _models(url, http, self.time)
+            await stack.enter_async_context(self.http)
+            self.models = _models(url, self.http, self.time)
             self.agents = [
                 kind(model=model, hooks=(self.observer,), journal=self.journal)
                 for model in self.models
@@ -265,6 +277,12 @@ class Chaos:
             loop.idle_threads = threading.active_count()
             yield
             loop.idle_threads = None
+
+    @property
+    def connections(self) -> str:
+        """What the clients' connections are doing, in the words of the HTTP library."""
+        transport: Any = self.http._transport
+        return repr(transport._pool)
 
     async def all_runs(self) -> list[Ended]:
         """Let all users at it."""
@@ -302,10 +320,13 @@ class Chaos:
     async def _fan_out(self, number: int, pick: random.Random) -> Ended:
         agent = pick.choice([each for each in self.agents if type(each) is Boss])
         tasks = [Task(agent=Helper, prompt=f"run-{number:04} {n}") for n in range(4)]
-        ended = Ended(number=number, agent=agent, limits=None, how=["fan out"])
+        after_s = pick.choice([1.0, 20.0, None])
+        CUT_OFF.set(after_s is not None)
+        limits = pick.choice([None, Limits(tokens=2_500), Limits(turns=2)])
+        ended = Ended(number=number, agent=agent, limits=limits, how=["fan out"])
         with suppress(TimeoutError):
-            async with asyncio.timeout(pick.choice([1.0, 20.0, 10_000.0])):
-                done = await fan_out(agent, tasks)
+            async with asyncio.timeout(after_s):
+                done = await fan_out(agent, tasks, limits=limits)
                 ended.records = [
                     each.result if isinstance(each, Ok) else each.record for each in done.outcomes
                 ]
@@ -384,12 +405,16 @@ async def chaos_report(seed: int, n_runs: int) -> Report:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     n_sockets = loop.n_sockets
+    # A task that nobody has a hand on is destroyed; this is how the loop says so.
+    loop.set_exception_handler(lambda _, told: report.problems.append(str(told["message"])))
     async with chaos.open():
-        async with asyncio.timeout(10 * _HANGS_S):
+        async with asyncio.timeout(_ALL_ENDED_S):
             ended = await chaos.all_runs()
         await asyncio.sleep(10)  # connections that idle are closed after five seconds
         if len(tasks := asyncio.all_tasks()) != _N_OWN_TASKS:
             report.problems.append(f"tasks are left: {tasks}")
+        if " 0 active" not in (pool := chaos.connections):
+            report.problems.append(f"requests are left: {pool}")
         for each in ended:
             where = f"run {each.number} ({', '.join(each.how)})"
             report.problems += [f"{where}: {text}" for text in chaos.problems_of(each)]
@@ -424,6 +449,7 @@ async def _consumed(stream: RunStream[Any], pick: random.Random) -> tuple[str, P
     """Read a stream as users do; returns how it ended, and what waits for answers."""
     how = pick.choice(["read", "read", "read", "cancel", "timeout", "leave", "pause"])
     after_s, n_events = pick.choice([0.0, 0.5, 5.0, 50.0]), pick.randrange(40)
+    CUT_OFF.set(how in ("cancel", "timeout"))
     task = asyncio.create_task(_read(stream, n_events if how in ("leave", "pause") else None, how))
     try:
         if how == "timeout":
