@@ -283,15 +283,15 @@ def test_the_fixture_records_and_replays(
     for name in ("CI", "AGENTKIT_RECORD"):
         monkeypatch.delenv(name, raising=False)
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+
+    def answer(transport: object, request: httpx2.Request) -> httpx2.Response:
+        assert "RECORDS" in os.environ, "no network"
+        return httpx2.Response(200, text="said " + request.url.path)
+
+    monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", answer)
     pytester.makepyfile(
         test_wire="""
 import os, httpx2, pytest
-
-def answer(transport, request):
-    assert "RECORDS" in os.environ, "no network"
-    return httpx2.Response(200, text="said " + request.url.path)
-
-httpx2.HTTPTransport.handle_request = answer
 
 def get(path):
     with httpx2.Client(headers={"x-api-key": "secret-0123"}) as http:
