@@ -2,7 +2,7 @@
 
 What each test has: `assert_prefix_stable(run)` and `assert_cache(run)` know the requests of its
 runs. Fixtures: `scripted_model`, `wire_cassette`, `forbid_real_calls`. Markers:
-`wire_cassette(name=..., secrets=[...])`, `allow_real_calls`. Options are in `--help`.
+`wire_cassette(name=..., secrets=[...])`, `allow_real_calls`, `no_capture`. Options are in `--help`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "fixture of the same name.",
     )
     config.addinivalue_line(
+        "markers", "no_capture: keep nothing of what this test's runs ask, for very long ones."
+    )
+    config.addinivalue_line(
         "markers", "allow_real_calls: let this test call real hosts where that is forbidden."
     )
     mode = config.getoption(_RECORD)
@@ -93,7 +96,7 @@ def _agentkit_around_test(request: pytest.FixtureRequest) -> Iterator[None]:
     from agentkit.testing.capture import capture
 
     marked = request.node.get_closest_marker
-    with capture():
+    with nullcontext() if marked("no_capture") else capture():
         if _is_forbidden(request.config) and marked("allow_real_calls") is None:
             request.getfixturevalue("forbid_real_calls")
         if marked("wire_cassette") is not None:

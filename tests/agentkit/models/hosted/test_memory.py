@@ -8,6 +8,7 @@ import json
 from typing import Any
 
 import httpx2
+import pytest
 from anthropic import AsyncAnthropic
 
 from agentkit import Agent
@@ -52,6 +53,7 @@ def _n_remembered() -> int:
     )
 
 
+@pytest.mark.no_capture
 def test_of_a_thousand_runs_only_the_last_are_remembered() -> None:
     counts = []
 
