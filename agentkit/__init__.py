@@ -1,13 +1,15 @@
 """agentkit: agents whose cached prompt prefix is a maintained invariant.
 
-agent.py    Agent: what you subclass or instantiate    team/      delegate, fan_out, begin_epoch
+agent.py    Agent: what you subclass or instantiate    team/      delegate, fan_out, handoff, forks
 loop.py     one run, as one generator                  context/   append-only, hashed, forkable
 asking.py   calls, compacting, telling: its parts      knowledge/ documents that change, in versions
-blocks.py   what messages are made of                  toolset/   functions and MCP servers as tools
-events.py   what a stream yields                       models/    local, hosted, scripted
-caching/    rules, plans, verdicts, money              fake/      a fake provider, for tests
-observe/    reports for people                         cli/       the command `agentkit`
-checks.py   mistakes in configuration, told early      testing/   for your own tests
+state.py    what a run knows; saved.py: as a value     toolset/   functions and MCP servers as tools
+journal.py  where runs are kept; beginning.py          models/    local, hosted, fallback, scripted
+limits.py   budget.py: what a tree of runs may use     store/     the journal in a database
+hooks.py    code of your own at fixed places           fake/      a fake provider, for tests
+blocks.py   what messages are made of                  observe/   traces, logs, a live view, reports
+events.py   what a stream yields                       cli/       the command `agentkit`
+caching/    rules, plans, verdicts, money              testing/   for your own tests
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """
 
