@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from itertools import islice
+from functools import lru_cache
+from itertools import chain, islice
 from math import ceil
 
 from agentkit.caching.plan.draft import Draft, SharedBy
@@ -91,8 +92,10 @@ class KeyRates:
 
 def with_key(draft: Draft, policy: Policy, rates: KeyRates | None, now: datetime) -> Draft:
     """Return the draft with its cache key in the identity, as `written` has to be asked for it."""
+    if draft.request.identity.cache_key is not None:
+        return draft
     key = cache_key(draft, policy, rates, now)
-    if key is None or draft.request.identity.cache_key is not None:
+    if key is None:
         return draft
     identity = replace(draft.request.identity, cache_key=key.value)
     return replace(draft, request=replace(draft.request, identity=identity))
@@ -125,8 +128,14 @@ KEY_FIELD = "prompt_cache_key"
 
 def front_key(draft: Draft, policy: Policy) -> str:
     """Return the hash of what all agents of a team have in common, and whose it is."""
-    blocks = islice(draft.request.blocks, _front_end(draft))
-    return _name("front", draft.tenant, policy.model, *(block.digest.hex() for block in blocks))
+    request = draft.request
+    blocks = islice(chain(request.tools, request.system, request.messages.blocks), _front_end(draft))
+    return _front_name(draft.tenant, policy.model, tuple([block.digest for block in blocks]))
+
+
+@lru_cache(maxsize=256)
+def _front_name(tenant: str, model: str, digests: tuple[bytes, ...]) -> str:
+    return _name("front", tenant, model, *(digest.hex() for digest in digests))
 
 
 def session_key(draft: Draft, policy: Policy) -> str:

@@ -129,6 +129,7 @@ class _Lazy(Sequence[ItemT]):
     def __init__(self, length: int, find: Callable[[int], ItemT]) -> None:
         self._length = length
         self._find = find
+        self._known: dict[int, ItemT] = {}
 
     @overload
     def __getitem__(self, index: int) -> ItemT: ...
@@ -136,10 +137,13 @@ class _Lazy(Sequence[ItemT]):
     def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
     def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
         if isinstance(index, slice):
-            return [self._find(at) for at in range(self._length)[index]]
-        if not -self._length <= index < self._length:
-            raise IndexError(f"no item {index!r} of {self._length}")
-        return self._find(index % self._length)
+            return [self[at] for at in range(self._length)[index]]
+        known = self._known
+        if index not in known:
+            if not -self._length <= index < self._length:
+                raise IndexError(f"no item {index!r} of {self._length}")
+            known[index] = self._find(index % self._length)
+        return known[index]
 
     def __len__(self) -> int:
         return self._length

@@ -180,7 +180,10 @@ class InputSplit:
     @property
     def written(self) -> int:
         """Tokens written, of all lifetimes."""
-        return sum(n_tokens for _, n_tokens in self.writes)
+        written = 0
+        for _, n_tokens in self.writes:
+            written += n_tokens
+        return written
 
     @property
     def total(self) -> int:

@@ -35,7 +35,13 @@ class FrontRests:
 
         `begins` says whether the request is the first of its run.
         """
-        return tuple([self._expected(each, keys, at if begins else None) for each in shared])
+        begins_at = at if begins else None
+        return tuple(
+            [
+                each if each.by is SharedBy.RUN else self._expected(each, keys, begins_at)
+                for each in shared
+            ]
+        )
 
     def use(
         self, shared: Sequence[SharedPrefix], keys: Sequence[bytes], *, at: datetime, begins: bool
@@ -58,7 +64,7 @@ class FrontRests:
     def _expected(
         self, shared: SharedPrefix, keys: Sequence[bytes], begins_at: datetime | None
     ) -> SharedPrefix:
-        if shared.by is SharedBy.RUN or not 0 < shared.end <= len(keys):
+        if not 0 < shared.end <= len(keys):
             return shared
         front = self._fronts.get(keys[shared.end - 1])
         if front is None:
