@@ -20,7 +20,7 @@ from agentkit.context.prices import Prices
 from agentkit.context.provider_edits import better_than
 from agentkit.errors import ModelError
 from agentkit.events import ContextCompacted, Turn, TurnBuilder
-from agentkit.models.base import HasPrices, HasWindow, Model, ModelRequest, Settings
+from agentkit.models.base import HasPrices, Model, ModelRequest, Settings, has_window
 from agentkit.models.prices import prices_of
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
@@ -81,7 +81,7 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
 
 def fitted(rule: CompactionRule, model: Model) -> CompactionRule:
     """Return the rule, with its lengths cut to what the model can read, if it says that."""
-    window = model.context_tokens if isinstance(model, HasWindow) else None
+    window = model.context_tokens if has_window(model) else None
     if window is None or rule.limit <= int(window * _LIMIT_SHARE):
         return rule
     trigger = min(rule.trigger_tokens, int(window * _TRIGGER_SHARE))

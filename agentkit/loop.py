@@ -21,7 +21,7 @@ from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
 from agentkit.events import ContextCompacted, Event, HandedOff, RunEnd, RunPaused, RunStarted, Turn
-from agentkit.models.base import KeepsAlive, ModelRequest, ToolChoice
+from agentkit.models.base import ModelRequest, ToolChoice, keeps_alive
 from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
 from agentkit.saved import PausedRun, SavedEnd
@@ -277,7 +277,7 @@ async def _call_tools(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, No
 def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextManager[None]:
     """Keep the prefix in the model's cache while tools run, where the model can."""
     model = run.member.model
-    if isinstance(model, KeepsAlive):
+    if keeps_alive(model):
         return model.kept_alive(request, run.count_ping)
     return nullcontext()
 

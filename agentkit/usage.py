@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +24,7 @@ class Usage:
     output_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in _FIELDS:
-            value = getattr(self, name)
+        for name, value in zip(_FIELDS, _VALUES(self), strict=True):
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be None (unknown) or at least 0, got {value!r}")
 
@@ -37,16 +37,14 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Add field by field. Unknown plus anything is unknown: a total must not look complete."""
-        return Usage(**{name: _add(getattr(self, name), getattr(other, name)) for name in _FIELDS})
+        return Usage(**dict(zip(_FIELDS, map(_add, _VALUES(self), _VALUES(other)), strict=True)))
 
     def merge(self, later: Usage) -> Usage:
         """Refine this report by a later one of the *same* request: fields the later one knows win.
 
         Providers send the input counts when a stream starts and the output counts when it ends.
         """
-        return Usage(
-            **{name: _later(getattr(self, name), getattr(later, name)) for name in _FIELDS}
-        )
+        return Usage(**dict(zip(_FIELDS, map(_later, _VALUES(self), _VALUES(later)), strict=True)))
 
     @staticmethod
     def total(usages: Iterable[Usage]) -> Usage:
@@ -84,6 +82,9 @@ _FIELDS = (
     "cache_write_long_tokens",
     "output_tokens",
 )
+
+
+_VALUES = attrgetter(*_FIELDS)
 
 
 def _add(first: int | None, second: int | None) -> int | None:

@@ -272,5 +272,8 @@ def _settings(
 
 def _digest(*parts: bytes) -> bytes:
     # Lengths go in front of the parts, so that no two lists of parts hash the same bytes.
-    framed = [data for part in parts for data in (len(part).to_bytes(4, "big"), part)]
-    return hashlib.blake2b(b"".join(framed), digest_size=16).digest()
+    hashed = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        hashed.update(len(part).to_bytes(4, "big"))
+        hashed.update(part)
+    return hashed.digest()

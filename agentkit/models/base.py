@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
@@ -174,6 +174,21 @@ class HasPrices(Protocol):
     def context_edits(self) -> tuple[ContextEdit, ...]:
         """Return how the provider itself can shorten a conversation."""
         ...
+
+
+def keeps_alive(model: Model) -> TypeGuard[KeepsAlive]:
+    """Whether a model is a `KeepsAlive`: asked in each turn, where `isinstance` takes long."""
+    return hasattr(model, "kept_alive")
+
+
+def has_prices(model: Model) -> TypeGuard[HasPrices]:
+    """Whether a model is a `HasPrices`, see `keeps_alive`."""
+    return hasattr(model, "prices") and hasattr(model, "context_edits")
+
+
+def has_window(model: Model) -> TypeGuard[HasWindow]:
+    """Whether a model is a `HasWindow`, see `keeps_alive`."""
+    return hasattr(model, "context_tokens")
 
 
 @runtime_checkable

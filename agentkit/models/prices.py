@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agentkit.context.prices import Prices
-from agentkit.models.base import CostsNothing, HasPrices, Model
+from agentkit.models.base import CostsNothing, Model, has_prices
 
 
 def prices_of(model: Model) -> Prices:
     """Return what tokens cost; in relative weights where the model does not know."""
-    if isinstance(model, HasPrices):
+    if has_prices(model):
         return model.prices()
     return Prices(row=None, at=datetime.now(UTC))
 

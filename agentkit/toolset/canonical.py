@@ -30,6 +30,10 @@ _SCHEMA_MAPS = frozenset(
 )
 _NAME_SETS = frozenset(("required", "type"))
 _NOISE = frozenset(("$schema", "$comment"))
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+)
+"""`json.dumps` would make one for each value."""
 
 
 def canonical_json(value: object) -> bytes:
@@ -42,10 +46,7 @@ def canonical_json(value: object) -> bytes:
     """
     _check_keys(value, 0)
     try:
-        text = json.dumps(
-            value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
-        )
-        return text.encode()
+        return _ENCODER.encode(value).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
             f"text with a lone surrogate has no UTF-8 form: {error.object!r}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 
-from agentkit.caching.plan.draft import SharedBy
+from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.models.base import Reuse
 
 _FRONT_READS = Decimal(2)
@@ -12,6 +13,12 @@ _FRONT_READS = Decimal(2)
 the longest, and where only one comes the loss is small."""
 _NEXT_TURN = Decimal("0.85")
 """Chance that a run with tools makes another request."""
+
+
+@lru_cache(maxsize=4_096)
+def shared_prefix(end: int, by: SharedBy, reads: Decimal) -> SharedPrefix:
+    """Return a prefix that others will have; each request of a run names the same ones again."""
+    return SharedPrefix(end=end, by=by, reads=reads)
 
 
 def expected_reads(by: SharedBy, reuse: Reuse) -> Decimal:

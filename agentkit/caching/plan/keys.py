@@ -129,7 +129,9 @@ KEY_FIELD = "prompt_cache_key"
 def front_key(draft: Draft, policy: Policy) -> str:
     """Return the hash of what all agents of a team have in common, and whose it is."""
     request = draft.request
-    blocks = islice(chain(request.tools, request.system, request.messages.blocks), _front_end(draft))
+    blocks = islice(
+        chain(request.tools, request.system, request.messages.blocks), _front_end(draft)
+    )
     return _front_name(draft.tenant, policy.model, tuple([block.digest for block in blocks]))
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from agentkit.answer_form import as_object
 from agentkit.blocks import AssistantMessage, VendorItem, printable
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads
+from agentkit.caching.plan.expect import expected_reads, shared_prefix
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.context import Context, Document, Segment, SystemPart, SystemText, Tier
 from agentkit.errors import RequestRefused
@@ -206,7 +206,7 @@ def _shared(
     reads = {by: expected_reads(by, request.reuse) for by in SharedBy}
     for end, by in ends:
         if end > (found[-1].end if found else 0):
-            found.append(SharedPrefix(end=end, by=by, reads=reads[by]))
+            found.append(shared_prefix(end, by, reads[by]))
     return tuple(found)
 
 

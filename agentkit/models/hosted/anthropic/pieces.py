@@ -45,7 +45,7 @@ def piece(
 
 def dumps(value: object) -> bytes:
     """Return compact JSON with the keys in the order in which they are."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def spliced(data: bytes, fields: bytes) -> bytes:
@@ -103,3 +103,7 @@ class PieceCache:
 
 def _n_bytes(pieces: tuple[Piece, ...]) -> int:
     return sum(len(each.data) for each in pieces)
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+"""`json.dumps` would make one for each value."""

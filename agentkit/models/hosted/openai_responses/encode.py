@@ -226,7 +226,7 @@ def _vendor(label: str) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 _LOST_MARK = (
@@ -247,3 +247,7 @@ _ITEM_KINDS: Mapping[str, BlockKind] = {
     "compaction": BlockKind.COMPACTION,
     "message": BlockKind.TEXT,
 }
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+"""`json.dumps` would make one for each value."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from agentkit.blocks import AssistantMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads
+from agentkit.caching.plan.expect import expected_reads, shared_prefix
 from agentkit.caching.policy import Terms
 from agentkit.caching.request import (
     Block,
@@ -185,7 +185,7 @@ class Sheet:
             *((end, SharedBy.RUN) for end in (*self.ends[-_ENDS:], len(self.blocks))),
         ):
             if end and end not in found:
-                found[end] = SharedPrefix(end=end, by=by, reads=reads[by])
+                found[end] = shared_prefix(end, by, reads[by])
         return tuple(found[end] for end in sorted(found))
 
     def _write(self, entry: Entry, segment: int | None) -> None:
