@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
     parser.addini(
         _FORBID,
-        "Let no HTTP request of a test out of this machine; so does AGENTKIT_FORBID_REAL_CALLS=1.",
+        "Let no connection of a test out of this machine; so does AGENTKIT_FORBID_REAL_CALLS=1.",
         type="bool",
         default=False,
     )
@@ -128,11 +128,13 @@ def scripted_model(
 
 @pytest.fixture
 def forbid_real_calls(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let no HTTP request out of this machine: each fails at once, and says what to do."""
+    """Let no connection out of this machine: each fails at once, and says what to do."""
     from agentkit.testing.wire.forbidden import Forbidding
     from agentkit.testing.wire.intercept import intercepting
+    from agentkit.testing.wire.sockets import forbidding_sockets
 
-    with intercepting(Forbidding(request.config.getini(_HOSTS))):
+    forbidding = Forbidding(request.config.getini(_HOSTS))
+    with forbidding_sockets(forbidding), intercepting(forbidding):
         yield
 
 
@@ -147,6 +149,7 @@ def wire_cassette(request: pytest.FixtureRequest) -> Iterator[Player | Recorder]
     from agentkit.testing.wire.cassette import Player, Recorder
     from agentkit.testing.wire.intercept import intercepting
     from agentkit.testing.wire.secrets import Scrubber
+    from agentkit.testing.wire.sockets import open_sockets
 
     marker = request.node.get_closest_marker("wire_cassette")
     given = {} if marker is None else marker.kwargs
@@ -156,6 +159,7 @@ def wire_cassette(request: pytest.FixtureRequest) -> Iterator[Player | Recorder]
     with ExitStack() as stack:
         if mode == "all" or (mode == "new" and not path.exists()):
             recorder = Recorder(path, scrubber)
+            stack.enter_context(open_sockets())
             stack.enter_context(intercepting(recorder))
             yield recorder
             if not request.node.stash.get(_HAS_FAILED, False):

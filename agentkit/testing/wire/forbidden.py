@@ -36,23 +36,31 @@ class Forbidding:
         self._check(request)
         return await send()
 
-    def _check(self, request: Any) -> None:
-        host = request.url.host
+    def check(self, host: str, what: str) -> None:
+        """Check a call of a host.
+
+        Raises:
+            RealCallForbidden: it is not this machine, and not allowed.
+        """
         if _is_here(host) or any(_matches(host, each) for each in self._allowed):
             return
         raise RealCallForbidden(
-            f"{request.method} {request.url.copy_with(query=None)}: real calls are forbidden here; "
+            f"{what}: real calls are forbidden here; "
             "use ScriptedModel, FakeProvider().transport() or the wire_cassette fixture, or allow "
             "it: mark the test with @pytest.mark.allow_real_calls, or name the host in the ini "
             "option agentkit_allowed_hosts"
         )
+
+    def _check(self, request: Any) -> None:
+        self.check(request.url.host, f"{request.method} {request.url.copy_with(query=None)}")
 
 
 def _is_here(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host.partition("%")[0])
+        return address.is_loopback or address.is_unspecified
     except ValueError:
         return False
 

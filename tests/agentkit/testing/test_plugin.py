@@ -134,6 +134,44 @@ def test_forbidden():
     pytester.runpytest().assert_outcomes(failed=1, passed=1)
 
 
+def test_calls_of_any_client_are_forbidden_and_local_ones_are_not(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+import asyncio, socket, urllib.request, pytest
+from agentkit.testing.wire.forbidden import RealCallForbidden
+from agentkit.testing.wire.sockets import open_sockets
+
+def test_urllib(forbid_real_calls):
+    with pytest.raises(RealCallForbidden, match="a look-up of example.invalid: real calls"):
+        urllib.request.urlopen("http://example.invalid")
+
+def test_asyncio(forbid_real_calls):
+    with pytest.raises(RealCallForbidden, match="a look-up of example.invalid"):
+        asyncio.run(asyncio.open_connection("example.invalid", 80))
+
+@pytest.mark.parametrize("method", ["connect", "connect_ex"])
+def test_an_address(forbid_real_calls, method):
+    with socket.socket() as it, pytest.raises(RealCallForbidden, match="to 192.0.2.1:80"):
+        getattr(it, method)(("192.0.2.1", 80))
+
+def test_local(forbid_real_calls):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(("localhost", server.getsockname()[1])).close()
+
+def test_what_is_recorded_is_called(forbid_real_calls):
+    with open_sockets(), pytest.raises(socket.gaierror):
+        urllib.request.socket.getaddrinfo("example.invalid", 80)
+    with pytest.raises(RealCallForbidden):
+        socket.getaddrinfo("example.invalid", 80)
+"""
+    )
+    pytester.runpytest("-W", "ignore::pytest.PytestUnraisableExceptionWarning").assert_outcomes(
+        passed=6
+    )
+
+
 def test_it_can_be_left_out(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_it(scripted_model): pass")
     result = pytester.runpytest("-p", "no:agentkit")
