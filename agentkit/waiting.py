@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from agentkit.errors import LimitReached
 
@@ -100,7 +100,7 @@ class WaitingLine:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Reservation, asyncio.Future[None]]] = []
+        self._waiting: list[_Entry] = []
 
     async def wait(self, wanted: Reservation) -> None:
         """Wait until a request fits, and hold it.
@@ -111,34 +111,43 @@ class WaitingLine:
         if not self._waiting and wanted.must_wait() is None:
             wanted.hold()
             return
-        entry = (wanted, asyncio.get_running_loop().create_future())
+        entry: _Entry = (wanted, asyncio.get_running_loop().create_future())
         self._waiting.append(entry)
         self.serve()
         try:
-            await entry[1]
+            used_up = await entry[1]
         except asyncio.CancelledError:
             if entry in self._waiting:
                 self._waiting.remove(entry)
                 self.serve()
             wanted.settle()
             raise
+        if used_up is not None:
+            raise used_up
 
     def serve(self) -> None:
         """Let all go that fit now, in the order in which they came."""
         full: set[int] = set()
         for entry in tuple(self._waiting):
             wanted, goes = entry
-            if full.intersection(map(id, wanted.budgets)) or entry not in self._waiting:
+            if goes.cancelled():
+                continue  # it leaves by itself, as soon as its task has its turn
+            if full.intersection(map(id, wanted.budgets)):
                 continue
+            used_up: LimitReached | None = None
             try:
                 budget = wanted.must_wait()
             except LimitReached as error:
-                self._waiting.remove(entry)
-                goes.set_exception(error)
-                continue
+                budget, used_up = None, error
             if budget is not None:
                 full.add(id(budget))
                 continue
             self._waiting.remove(entry)
-            wanted.hold()
-            goes.set_result(None)
+            if used_up is None:
+                wanted.hold()
+            goes.set_result(used_up)
+
+
+_Entry: TypeAlias = tuple[Reservation, "asyncio.Future[LimitReached | None]"]
+"""Who waits, and what it will hear: that it may go, or that a limit is used up. No exception of the
+future itself: nobody would ask for it where the task that waits is cancelled meanwhile."""

@@ -128,6 +128,21 @@ async def test_who_is_cancelled_as_it_is_let_in_holds_nothing() -> None:
     last.settle()
 
 
+async def test_a_cancel_as_the_last_request_ends_keeps_nobody_from_hearing_of_it() -> None:
+    """As where several subagents reach one deadline, while others wait for the same limit."""
+    budget = Budget(Limits(turns=1))
+    held = await budget.reserve(Quote())
+    cancelled, other = (asyncio.create_task(budget.reserve(Quote())) for _ in range(2))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    budget.count_turn()
+    held.settle()
+    with pytest.raises(LimitReached):
+        await asyncio.wait_for(other, timeout=1)
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     limit=st.integers(1, 40),
@@ -143,6 +158,7 @@ def test_however_requests_come_and_go_a_limit_is_passed_by_one_of_them_at_most(
     above = Budget(Limits(output_tokens=limit))
     below = above.below(None if own is None else Limits(output_tokens=own))
     ended: list[int] = []
+    tasks: list[asyncio.Task[None]] = []
 
     async def ask(budget: Budget, least: int, more: int) -> None:
         for _ in range(chance.randrange(4)):
@@ -157,17 +173,23 @@ def test_however_requests_come_and_go_a_limit_is_passed_by_one_of_them_at_most(
             used = least + chance.randrange(more + 1)
             budget.count_request(record(n_output=used))
             ended.append(used)
+            if chance.random() < 0.3:  # others end in the same moment
+                for task in chance.sample(tasks, chance.randrange(len(tasks))):
+                    task.cancel()
         finally:
             reservation.settle()
 
     async def main() -> None:
-        tasks = [asyncio.create_task(ask(chance.choice((above, below)), *cost)) for cost in costs]
+        tasks.extend(
+            asyncio.create_task(ask(chance.choice((above, below)), *cost)) for cost in costs
+        )
         for _ in range(chance.randrange(6)):
             await asyncio.sleep(0)
             if chance.random() < 0.3:
                 chance.choice(tasks).cancel()
-        _, running = await asyncio.wait(tasks, timeout=5)
+        done, running = await asyncio.wait(tasks, timeout=5)
         assert not running, "a request waits for ever"
+        assert not [task for task in done if not task.cancelled() and task.exception()]
 
     asyncio.run(main())
     assert sum(ended) < limit + max(ended, default=1)
