@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult
+from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult, printable
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError, FormatError
@@ -50,13 +50,7 @@ class Approve:
     kind: Literal["approve"] = field(default="approve", init=False)
 
     def __post_init__(self) -> None:
-        if self.arguments is None:
-            return
-        try:
-            is_object = isinstance(json.loads(self.arguments), dict)
-        except (TypeError, ValueError):
-            is_object = False
-        if not is_object:
+        if self.arguments is not None and not _is_object(self.arguments):
             raise ConfigurationError(
                 f"Approve(arguments=...) must be the JSON text of an object, or None for the "
                 f"model's own; got {self.arguments!r:.200}"
@@ -73,6 +67,13 @@ class Deny:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise ConfigurationError(
+                f"Deny(reason) takes a text for the model, got {self.reason!r:.200}"
+            )
+        object.__setattr__(self, "reason", printable(self.reason))
+
     """Somebody else has run the call: this is its result."""
 
     content: str
@@ -82,10 +83,30 @@ class Answered:
 
 Answer: TypeAlias = Approve | Deny | Answered
 """What a person says to a call that waits for approval."""
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, str):
+            raise ConfigurationError(
+                "Answered(content) takes the result as text, as the model is to read it; got "
+                f"{self.content!r:.200}"
+            )
+        if not isinstance(self.is_error, bool):
+            raise ConfigurationError(
+                f"Answered(is_error=...) must be True or False, got {self.is_error!r:.200}"
+            )
+        object.__setattr__(self, "content", printable(self.content))
+
 
 
 def checked_answer(answer: object) -> Answer | None:
     """Return the answer to a call; None if there is none yet.
+
+def _is_object(text: str) -> bool:
+    try:
+        text.encode()  # a lone surrogate has no bytes to be kept as
+        return isinstance(json.loads(text), dict)
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        return False
+
 
     Raises:
         ConfigurationError: it is something else.
@@ -192,8 +213,13 @@ class PendingCall:
 
     @property
     def id(self) -> str:
-        """What to answer by. Ids of calls are unique within their run only."""
-        return f"{self.run_id}:{self.call.id}"
+        """What to answer by: run, turn and call.
+
+        Ids of calls are unique within their turn only: some servers number them from 0 in each.
+        """
+        return f"{self.run_id}:{self.turn}:{self.call.id}"
+    turn: int
+    """Number of the turn within its run, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +264,7 @@ class PausedRun:
         None for a run that was paused between two turns.
         """
         return tuple(
-            PendingCall(run_id=run.run_id, path=run.path, call=call)
+            PendingCall(run_id=run.run_id, path=run.path, turn=run.turn, call=call)
             for run in self.runs
             if run.open_turn is not None
             for call in run.open_turn.message.calls
@@ -254,7 +280,11 @@ class PausedRun:
 
 
 Answers: TypeAlias = Mapping[str, Answer]
-"""Answers by `PendingCall.id`; the call's own id will do where it is clear."""
+"""Answers by `PendingCall.id`.
+
+The call's own id will do, alone or behind its run's and a colon, where it is clear: it is that of
+no other call that waits, nor of an earlier call of the run.
+"""
 
 
 def answers_by_run(paused: PausedRun, answers: Answers) -> Mapping[str, Mapping[str, Answer]]:
@@ -264,15 +294,37 @@ def answers_by_run(paused: PausedRun, answers: Answers) -> Mapping[str, Mapping[
         ConfigurationError: one answers no pending call, or could be meant for several.
     """
     found: dict[str, dict[str, Answer]] = {}
-    pending = paused.pending
     for key, answer in answers.items():
-        meant = [each for each in pending if key in (each.id, each.call.id)]
-        if len(meant) != 1:
-            what = "several pending calls" if meant else "no pending call"
-            raise ConfigurationError(
-                f"the answer for {key!r} fits {what}; those that wait are "
-                f"{[each.id for each in pending]!r}"
-            )
+        meant = _meant(paused, key)
         checked_answer(answer)
-        found.setdefault(meant[0].run_id, {})[meant[0].call.id] = answer
+        found.setdefault(meant.run_id, {})[meant.call.id] = answer
     return found
+
+
+def _meant(paused: PausedRun, key: str) -> PendingCall:
+    """Return the pending call that a key is of.
+
+    An answer that is delivered twice must not reach the next call, which nobody has seen.
+    """
+    pending = paused.pending
+    for each in pending:
+        if key == each.id:
+            return each
+    short = [each for each in pending if key in (each.call.id, f"{each.run_id}:{each.call.id}")]
+    if len(short) == 1 and not _is_used_before(paused, short[0]):
+        return short[0]
+    what = "several calls" if short else "no pending call"
+    raise ConfigurationError(
+        f"the answer for {key!r} fits {what}; those that wait are {[each.id for each in pending]!r}"
+    )
+
+
+def _is_used_before(paused: PausedRun, pending: PendingCall) -> bool:
+    """Whether an earlier call of the run has the same id."""
+    run = next(each for each in paused.runs if each.run_id == pending.run_id)
+    return any(
+        call.id == pending.call.id
+        for message in (*run.said_before, *run.context.messages)
+        if isinstance(message, AssistantMessage)
+        for call in message.calls
+    )

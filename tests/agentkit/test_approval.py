@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -232,12 +233,75 @@ async def test_an_answer_is_for_one_call_and_not_for_later_ones_with_the_same_id
     with pytest.raises(ApprovalRequired) as caught:
         await agent.resume(first, {first.pending[0].id: Approve()})
     second = caught.value.paused
-    assert first.pending[0].id == second.pending[0].id
+    assert first.pending[0].call.id == second.pending[0].call.id
     assert log.done == ["pay Ada 1"]
+    for key in (first.pending[0].id, "call_2"):
+        with pytest.raises(ConfigurationError, match="no pending call"):
+            await agent.resume(second, {key: Approve()})
+    for key in ("call_0", f"{second.run_id}:call_0"):
+        with pytest.raises(ConfigurationError, match="several calls"):
+            await agent.resume(second, {key: Approve()})
+    await agent.resume(second, {second.pending[0].id: Deny()})
+    assert log.done == ["pay Ada 1"]
+
+
+async def test_a_click_that_is_delivered_twice_does_not_approve_the_next_call() -> None:
+    log, journal = Log(), MemoryJournal()
+    model = SameIds(
+        [Call("pay", {"to": "Ada", "eur": 20}), Call("pay", {"to": "Eve", "eur": 9999}), "Done."]
+    )
+    agent: Agent[Any, Any] = Agent(model=model, name="clerk", tools=log.tools, journal=journal)
+    click = {(await paused_by(agent)).pending[0].id: Approve()}
+    (run_id,) = {key.split(":")[0] for key in click}
+    with pytest.raises(ApprovalRequired):
+        await agent.resume(run_id, click)
     with pytest.raises(ConfigurationError, match="no pending call"):
-        await agent.resume(second, {"call_2": Approve()})
-    await agent.resume(second, {"call_0": Deny()})
+        await agent.resume(run_id, click)
+    assert log.done == ["pay Ada 20"]
+
+
+@pytest.mark.parametrize("form", ["call_0", "{run_id}:call_0"])
+async def test_a_short_form_of_an_answers_id_will_do_where_it_is_clear(form: str) -> None:
+    log = Log()
+    agent: Agent[Any, Any] = Agent(
+        model=SameIds([Call("pay", {"to": "Ada", "eur": 1}), "Done."]),
+        name="clerk",
+        tools=log.tools,
+    )
+    paused = await paused_by(agent)
+    await agent.resume(paused, {form.format(run_id=paused.run_id): Approve()})
     assert log.done == ["pay Ada 1"]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Answered({"a": 1}),  # type: ignore[arg-type]
+        lambda: Answered(b"x"),  # type: ignore[arg-type]
+        lambda: Answered("x", is_error="no"),  # type: ignore[arg-type]
+        lambda: Deny(None),  # type: ignore[arg-type]
+        lambda: Approve('{"usd": "\ud800"}'),
+    ],
+)
+def test_an_answer_that_could_not_be_kept_is_refused_where_it_is_made(
+    made: Callable[[], object],
+) -> None:
+    with pytest.raises(ConfigurationError, match=r"Answered\(|Deny\(|Approve\("):
+        made()
+
+
+async def test_half_a_character_in_an_answer_does_not_keep_the_run_from_being_kept() -> None:
+    for answer in (Deny("No\ud800"), Answered("Paid\ud800")):
+        log = Log()
+        agent: Agent[Any, Any] = Agent(
+            model=SameIds([Call("pay", {"to": "Ada", "eur": 1}), "Done."]),
+            name="clerk",
+            tools=log.tools,
+        )
+        paused = await paused_by(agent)
+        result = await agent.resume(paused, {paused.pending[0].id: answer})
+        assert "\\ud800" in results_of(result)[0][0]
+        result.to_json().encode()
 
 
 @pytest.mark.parametrize(
