@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from agentkit.budget import Budget
 from agentkit.context import Context
-from agentkit.errors import ConfigurationError, ContextMismatch
+from agentkit.errors import ConfigurationError
 from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
 from agentkit.open_turn import OpenTurn
+from agentkit.resuming import taken_up
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
 from agentkit.state import RunServices, RunState
 from agentkit.team.pinned import as_begun
@@ -108,7 +109,7 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
         ConfigurationError: an answer fits no pending call.
     """
     if options.resume is not None:
-        return await _resumed(agent, root, options)
+        return await _resumed(agent, root, options.resume, options)
     services = RunServices(
         journal=_journal(agent, options), telemetry=agent.telemetry, user=options.user
     )
@@ -125,19 +126,12 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
     return run
 
 
-async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) -> RunState:
+async def _resumed(
+    agent: Agent[Any, Any], root: Member, given: PausedRun | str, options: RunOptions
+) -> RunState:
     journal = _journal(agent, options)
-    paused = await _claimed(options.resume, journal)
+    member, paused = await taken_up(root, given, options.answers, journal)
     saved = paused.runs[0]
-    if saved.parent is not None:
-        raise ConfigurationError(
-            f"run {saved.run_id!r} is a part of run {saved.parent!r}: resume that one"
-        )
-    if saved.agent != root.name:
-        raise ContextMismatch(
-            f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {root.name!r}"
-        )
-    member = as_begun(root, saved.context)
     services = RunServices(
         journal=journal,
         telemetry=agent.telemetry,
@@ -148,32 +142,6 @@ async def _resumed(agent: Agent[Any, Any], root: Member, options: RunOptions) ->
     budget = Budget(options.limits or agent.limits or Limits())
     restore_budget(budget, paused.runs)
     return RunState.restored(member, saved, services, budget)
-
-
-async def _claimed(given: PausedRun | str | None, journal: Journal | None) -> PausedRun:
-    """Return the run that is to go on, as the journal has it."""
-    if isinstance(given, PausedRun):
-        if journal is None:
-            return given
-        known = await journal.load(given.run_id)
-        if known and _places(known) != _places(given.runs):
-            raise JournalError(
-                f"the run {given.run_id!r} has gone on since it was paused here: "
-                f"go on with agent.resume({given.run_id!r})"
-            )
-        for run in () if known else given.runs:
-            await journal.save(run)  # it was paused where there was no journal
-        return PausedRun(runs=await journal.claim(given.run_id))
-    if journal is None:
-        raise ConfigurationError(
-            f"resume({given!r}) needs the journal that has the run: give journal=..."
-        )
-    return PausedRun(runs=await journal.claim(str(given)))
-
-
-def _places(runs: Iterable[SavedRun]) -> Mapping[str, object]:
-    """Where each of the runs is."""
-    return {run.run_id: (run.status, run.turn, run.context.digest, run.open_turn) for run in runs}
 
 
 async def _check_new(run_id: str | None, journal: Journal | None) -> None:

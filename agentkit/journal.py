@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit.errors import AgentkitError
 from agentkit.saved import SavedRun
@@ -10,6 +11,11 @@ from agentkit.saved import SavedRun
 
 class JournalError(AgentkitError):
     """A run could not be kept or found. A run whose steps cannot be kept does not go on."""
+
+
+Check: TypeAlias = Callable[[tuple[SavedRun, ...]], object]
+"""Looks at a run and those below it, and raises if they must be left alone. May be called in a
+thread, and again."""
 
 
 @runtime_checkable
@@ -30,8 +36,13 @@ class Journal(Protocol):
         """Return a run, and all runs below it, the run itself first; none if it is unknown."""
         ...
 
-    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
+    async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
         """Like `load`, to go on with it: saves by whoever ran it before fail from now on.
+
+        Args:
+            run_id: the run.
+            check: called with what would be returned. What it raises is raised, and whoever has the
+                run keeps it: nothing is saved in between.
 
         Raises:
             JournalError: the run is unknown.
@@ -64,14 +75,16 @@ class MemoryJournal:
         parts = [await self.load(run.run_id) for run in below]
         return (self._runs[run_id], *(run for part in parts for run in part))
 
-    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
-        """Return the run and those below it.
+    async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
+        """Return the run and those below it, once `check` has seen them.
 
         Raises:
             JournalError: the run is unknown.
         """
         if not (runs := await self.load(run_id)):
             raise JournalError(f"there is no run {run_id!r} in this journal")
+        if check is not None:
+            check(runs)
         return runs
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select, update
 
 from agentkit.context import Context
+from agentkit.journal import Check
 from agentkit.saved import SavedRun
 from agentkit.store import erasing, listing, moving, reading, schema
 from agentkit.store.engine import engine_of, name_of
@@ -85,13 +86,18 @@ class SqlJournal:
         """
         return await self._worker.read(lambda connection: reading.read_tree(connection, run_id))
 
-    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
+    async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
         """Like `load`, to go on with it: saves by whoever ran it before fail from now on.
+
+        Args:
+            run_id: the run.
+            check: called with what would be returned, in the same transaction. What it raises is
+                raised, and whoever has the run keeps it.
 
         Raises:
             JournalError: the run is unknown or damaged, or the database fails.
         """
-        saved, known = await self._worker.write(lambda connection: self._claim(connection, run_id))
+        saved, known = await self._worker.write(lambda c: self._claim(c, run_id, check))
         self._worker.latest.claimed(known)
         return saved
 
@@ -232,13 +238,17 @@ class SqlJournal:
     def __repr__(self) -> str:
         return f"<SqlJournal {name_of(self._worker.engine)}>"
 
-    def _claim(self, connection: Any, run_id: str) -> tuple[tuple[SavedRun, ...], dict[str, Known]]:
+    def _claim(
+        self, connection: Any, run_id: str, check: Check | None
+    ) -> tuple[tuple[SavedRun, ...], dict[str, Known]]:
         root = select(runs.c.root).where(runs.c.run_id == run_id).scalar_subquery()
         connection.execute(update(runs).where(runs.c.root == root).values(owner=self._owner))
         rows = reading.tree_rows(connection, run_id)
         if not rows:
             raise reading.unknown(run_id)
         saved = tuple(reading.read_run(connection, row) for row in rows)
+        if check is not None:
+            check(saved)  # what it raises rolls the change of owners back
         known = {
             run.run_id: Known(id=row["id"], n_steps=row["n_steps"], run=run, sums=Sums.of_row(row))
             for row, run in zip(rows, saved, strict=True)

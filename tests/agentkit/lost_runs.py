@@ -29,6 +29,7 @@ from agentkit import (
     tool,
 )
 from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit.journal import Check
 from agentkit.result import Ok
 from agentkit.saved import SavedRun
 from agentkit.testing import Call, Step
@@ -169,9 +170,9 @@ class LosingJournal:
         """Return the run and those below it."""
         return await self._kept.load(run_id)
 
-    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
+    async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
         """Return the run and those below it."""
-        return await self._kept.claim(run_id)
+        return await self._kept.claim(run_id, check)
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:
         """Return the last run of the session."""

@@ -33,7 +33,7 @@ from agentkit.events import (
     UsageEvent,
 )
 from agentkit.hooks import Hooks
-from agentkit.journal import Journal, JournalError
+from agentkit.journal import Check, Journal, JournalError
 from agentkit.models.base import ModelRequest
 from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
@@ -213,8 +213,8 @@ class WatchedJournal:
     async def load(self, run_id: str) -> tuple[SavedRun, ...]:
         return await self._journal.load(run_id)
 
-    async def claim(self, run_id: str) -> tuple[SavedRun, ...]:
-        runs = await self._journal.claim(run_id)
+    async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
+        runs = await self._journal.claim(run_id, check)
         for run in runs:
             for call_id in run.open_turn.results if run.open_turn is not None else ():
                 self._points.note("has", f"{run.run_id}:{call_id}")

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from agentkit import Agent
+from agentkit import (
+    Agent,
+    ApprovalRequired,
+    Approve,
+    ConfigurationError,
+    ContextMismatch,
+    tool,
+)
 from agentkit.journal import JournalError
 from agentkit.store import SqlJournal, open_journal
-from agentkit.testing import ScriptedModel
+from agentkit.testing import Call, FunctionModel, ScriptedModel
 from tests.agentkit.store.made import after_turn, begun, below
 
 
@@ -133,3 +141,35 @@ async def test_fifty_runs_at_once_keep_all_their_steps(journal: SqlJournal) -> N
             assert (last.status, len(last.requests)) == ("done", 1), turn
     assert len(await journal.runs(limit=1_000)) == 100
     assert len(journal._worker.latest) == 0, "runs that have ended stay in memory"
+
+
+async def test_a_second_approval_leaves_the_run_with_who_was_first(url: str) -> None:
+    """Neither the second answer nor another agent takes a run from a process that is at it."""
+    pays, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool(requires_approval=True)
+    async def pay(eur: int) -> str:
+        """Pay."""
+        pays.set()
+        await may_end.wait()
+        return "paid"
+
+    def clerk(journal: SqlJournal, **more: Any) -> Agent[Any, Any]:
+        model = FunctionModel(lambda said, _: "Done." if said[1:] else Call("pay", {"eur": 1}))
+        return Agent(name="clerk", model=model, tools=[pay], journal=journal, **more)
+
+    with open_journal(url) as first, open_journal(url) as second:
+        with pytest.raises(ApprovalRequired) as waits:
+            await clerk(first).run("Pay.", run_id="r", session="s")
+        paused = waits.value.paused
+        answer = {paused.pending[0].id: Approve()}
+        with pytest.raises(ContextMismatch):
+            await clerk(second, instructions="Another role.").resume("r", answer)
+        going = asyncio.create_task(clerk(first).resume("r", answer))
+        await pays.wait()
+        with pytest.raises(ConfigurationError, match="was answered before, and its run is 'runn"):
+            await clerk(second).resume("r", answer)
+        with pytest.raises(JournalError, match="has gone on since it was paused here"):
+            await clerk(second).resume(paused, answer)
+        may_end.set()
+        assert (await going).output == "Done."
