@@ -6,17 +6,17 @@ conversation itself says who goes on. `hand_over` acts on it between two turns.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import AssistantMessage, Message, ToolMessage, ToolResult
+from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolMessage, ToolResult
 from agentkit.caching.tokens import data_tokens
 from agentkit.events import HandedOff
 from agentkit.team.delegate import summary_of
 from agentkit.team.joining import arrival, joined
 from agentkit.toolset import ToolContext, ToolOutput, ToolPolicy, ToolSpec
+from agentkit.toolset.execute import parse_arguments
 
 if TYPE_CHECKING:
     from agentkit.context import Context
@@ -28,7 +28,7 @@ _POLICY = ToolPolicy(idempotent=True)
 
 
 class Handoff:
-    """The tool `handoff_to_<name>`. Of several in one turn only the first hands over.
+    """The tool `handoff_to_<name>`. Of several in one turn only the first that can hands over.
 
     A hook that answers such a call otherwise (`before_tool`, `after_tool`) keeps it from happening.
     """
@@ -70,15 +70,15 @@ class Handoff:
         """Agree to the handoff; it happens when all calls of the turn have their results."""
         from agentkit.state import RunContext
 
-        if not isinstance(arguments.get("note", ""), str) or not arguments.keys() <= {"note"}:
+        if not _are_right(arguments):
             return ToolOutput.error(
                 f'Give at most one argument "note", a text; got {dict(arguments)!r:.200}.'
             )
         if not isinstance(context, RunContext) or context.run.open is None:
             return ToolOutput.error(f"{self._spec.name} works only inside the run of an agent.")
-        calls = context.run.open.message.calls
-        first = next(call for call in calls if call.name.startswith(_PREFIX))
-        if first.id != context.call_id:
+        own = context.run.member.own_tools
+        fitting = (call.id for call in context.run.open.message.calls if _fits(call, own))
+        if next(fitting, context.call_id) != context.call_id:
             return ToolOutput.error("A conversation is handed over once in a turn; see the other.")
         return ToolOutput(content=_agreed(self._name))
 
@@ -90,15 +90,16 @@ def hand_over(run: RunState) -> HandedOff | None:
     """Go on under another agent, if the turn before says so. Returns the event then."""
     last = next(reversed(run.context), None) if run.member.desk else None
     message = None if last is None else last.content
-    to = _target(message, run.member.desk) if isinstance(message, ToolMessage) else None
-    if to is None:
+    agreed = _agreement(message, run.member.desk) if isinstance(message, ToolMessage) else None
+    if agreed is None:
         return None
+    to = agreed.name.removeprefix(_PREFIX)
     before, member = run.member, joined(run.member, run.member.desk[to])
     event = HandedOff(
         turn=run.turn,
         agent=before.name,
         to=to,
-        note=_note(run.context.messages[-2], to),
+        note=_note(run.context.messages[-2], agreed),
         unread_tokens=0 if member.model is before.model else _n_tokens(run.context),
     )
     run.take_over(member)
@@ -148,24 +149,48 @@ def _last_target(messages: Iterable[Message], desk: Collection[str]) -> str | No
 
 def _target(message: ToolMessage, desk: Collection[str]) -> str | None:
     """Return to whom a turn with these results has handed over."""
-    return next((name for name in map(_handed_to, message.results) if name in desk), None)
+    agreed = _agreement(message, desk)
+    return None if agreed is None else agreed.name.removeprefix(_PREFIX)
 
 
-def _handed_to(result: ToolResult) -> str | None:
+def _agreement(message: ToolMessage, desk: Collection[str]) -> ToolResult | None:
+    """Return the result that hands over to somebody of the desk."""
+    return next((result for result in message.results if _hands_over(result, desk)), None)
+
+
+def _hands_over(result: ToolResult, desk: Collection[str]) -> bool:
     name = result.name.removeprefix(_PREFIX)
-    is_agreed = result.name != name and not result.is_error and result.content == _agreed(name)
-    return name if is_agreed else None
+    is_handoff = result.name != name and name in desk
+    return is_handoff and not result.is_error and result.content == _agreed(name)
+
+
+def _fits(call: ToolCall, own_tools: Collection[str]) -> bool:
+    """Whether a call asks for a handoff that can happen. What is wrong with others, they say."""
+    if not call.name.startswith(_PREFIX) or call.name not in own_tools:
+        return False
+    try:
+        return _are_right(parse_arguments(call.arguments))
+    except ValueError:
+        return False
+
+
+def _are_right(arguments: Mapping[str, object]) -> bool:
+    return isinstance(arguments.get("note", ""), str) and arguments.keys() <= {"note"}
 
 
 def _agreed(name: str) -> str:
     return f"The conversation goes on with the agent {name!r}."
 
 
-def _note(message: Message, to: str) -> str:
+def _note(message: Message, agreed: ToolResult) -> str:
+    """Return the note of the call with this result, as the model wrote it."""
     calls = message.calls if isinstance(message, AssistantMessage) else ()
-    arguments = next(call.arguments for call in calls if call.name == f"{_PREFIX}{to}")
-    note = json.loads(arguments or "{}").get("note", "")
-    return str(note)
+    arguments = next((call.arguments for call in calls if call.id == agreed.call_id), "")
+    try:
+        note = parse_arguments(arguments).get("note", "")
+    except ValueError:  # a hook or a person has put others in their place
+        return ""
+    return note if isinstance(note, str) else ""
 
 
 def _n_tokens(context: Context) -> int:

@@ -390,6 +390,15 @@ async def test_hooks_for_the_whole_team_go_on_with_the_conversation() -> None:
         ([Call("handoff_to_refunds", {"note": 3})], ['at most one argument "note"']),
         ([Call("handoff_to_refunds", {"x": "y"})], ['at most one argument "note"']),
         ([Call("handoff_to_nobody")], ["no tool named 'handoff_to_nobody'"]),
+        (
+            [Call("handoff_to_nobody"), Call("handoff_to_triage"), TO_REFUNDS],
+            ["no tool named", "may not be called now", "goes on with the agent 'refunds'"],
+        ),
+        (
+            [Call("handoff_to_repairs", {"note": 3}), TO_REFUNDS],
+            ['at most one argument "note"', "goes on with the agent 'refunds'"],
+        ),
+        ([Call("handoff_to_repairs", "{"), TO_REFUNDS], ["not usable", "agent 'refunds'"]),
     ],
 )
 async def test_mistakes_of_the_model_are_told_to_it(calls: list[Call], contents: list[str]) -> None:
@@ -398,8 +407,23 @@ async def test_mistakes_of_the_model_are_told_to_it(calls: list[Call], contents:
 
     for found, expected in zip(results(result), contents, strict=True):
         assert expected in found.content
-    is_handed = contents[0].startswith("The conversation")
+    is_handed = any("agent 'refunds'" in content for content in contents)
     assert model.calls[1].request.agent == ("refunds" if is_handed else "triage")
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "\n"])
+async def test_blank_arguments_of_a_handoff_are_none(arguments: str) -> None:
+    agent, _ = triage([Call("handoff_to_refunds", arguments), "Paid."])
+    events, result = await events_of(agent, "x")
+    assert result.output == "Paid."
+    assert [each.note for each in events if isinstance(each, HandedOff)] == [""]
+
+
+async def test_the_note_is_that_of_the_call_that_hands_over() -> None:
+    wrong = Call("handoff_to_refunds", {"note": "first", "to": "x"})
+    agent, _ = triage([[wrong, TO_REFUNDS], "Paid."])
+    events, _ = await events_of(agent, "x")
+    assert [each.note for each in events if isinstance(each, HandedOff)] == ["She is angry."]
 
 
 async def test_a_hook_may_keep_a_handoff_from_happening() -> None:
