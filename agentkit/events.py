@@ -186,6 +186,21 @@ class TurnDropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRejected:
+    """What the model said in the turn that has just ended is not the run's answer: forget its text.
+
+    It does not fit the output type, or a check or a guard refused it. The model is asked again; the
+    turn stays part of the context. Where that was the last try the run fails, without this event.
+    """
+
+    index: int
+    """Number of the turn within its run, from 0."""
+    reason: str
+    """What the model is told."""
+    kind: Literal["answer_rejected"] = field(default="answer_rejected", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextCompacted:
     """The conversation was begun anew: a new epoch.
 
@@ -272,6 +287,7 @@ OwnEvent: TypeAlias = (
     | ModelEvent
     | TurnEnd
     | TurnDropped
+    | AnswerRejected
     | ContextCompacted
     | HandedOff
     | ToolResultEvent

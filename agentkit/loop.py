@@ -20,7 +20,16 @@ from agentkit.bounds import Bounds
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
-from agentkit.events import ContextCompacted, Event, HandedOff, RunEnd, RunPaused, RunStarted, Turn
+from agentkit.events import (
+    AnswerRejected,
+    ContextCompacted,
+    Event,
+    HandedOff,
+    RunEnd,
+    RunPaused,
+    RunStarted,
+    Turn,
+)
 from agentkit.models.base import ModelRequest, ToolChoice, keeps_alive
 from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
@@ -122,6 +131,7 @@ async def _run(
                     run.n_repairs += 1
                     run.context = run.context.append(ask.turn.message, message)
                     yield ask.end
+                    yield AnswerRejected(index=index, reason=message.text)
                 case Pause():
                     yield await _paused(run)
                     return

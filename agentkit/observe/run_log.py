@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclo
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import ToolCall
+from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.events import (
     CacheEvent,
     Event,
@@ -65,7 +66,7 @@ class RunLog:
             used = {
                 "requests": len(record.requests),
                 **_usage_fields(record.usage),
-                "cost_usd": None if record.cost is None else record.cost.to_json(),
+                **cost_fields(record.cost),
                 "seconds": round(time.perf_counter() - began_s, 3),
             }
             level = logging.WARNING if status == "failed" else logging.INFO
@@ -167,13 +168,24 @@ def _verdict_fields(verdict: Verdict | None) -> dict[str, object]:
     if verdict is None:
         return {}
     shortfall = verdict.shortfall
-    paid = None if verdict.cost is None else float(verdict.cost.total)
+    cost = cost_fields(AtLeast.of([None if verdict.cost is None else verdict.cost.total]))
     if shortfall is None:
-        return {"cost_usd": paid}
+        return cost
     cause = {"cause": shortfall.cause.value, "lost_tokens": shortfall.lost_tokens}
     difference = shortfall.difference
     place = None if difference is None else f"{difference.segment}, byte {difference.byte}"
-    return {"cost_usd": paid, **cause, "place": place}
+    return {**cost, **cause, "place": place}
+
+
+def cost_fields(cost: AtLeast | None) -> dict[str, object]:
+    """Return what is known of a cost as a number, and of how many requests nothing is known.
+
+    Null: nothing was asked that costs money, or no cost is known.
+    """
+    if cost is None:
+        return {"cost_usd": None, "cost_unknown": 0}
+    is_known = cost.known or not cost.unknown
+    return {"cost_usd": float(cost.known) if is_known else None, "cost_unknown": cost.unknown}
 
 
 def _surround(fields: Mapping[str, object]) -> Callable[[], AbstractContextManager[None]]:

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.events import (
+    AnswerRejected,
     CacheEvent,
     ContextCompacted,
     Event,
@@ -69,9 +70,8 @@ class AgentView:
                 pass
             case TurnEnd():
                 return self._turn_ended(event.turn)
-            case TurnDropped():
-                self.doing = f"asks again in {event.wait_s:g} s"
-                return f"{self.doing}: {event.error}"
+            case TurnDropped() | AnswerRejected():
+                return self._asks_again(event)
             case ContextCompacted():
                 return (
                     f"begins anew ({event.cause}): {event.tokens_before:,} -> "
@@ -101,6 +101,13 @@ class AgentView:
         self.doing = self._waits_for()
         called = f"; calls {', '.join(self.calls.values())}" if self.calls else ""
         return f"turn {self.turns}: {_turn_text(turn)}{called}"
+
+    def _asks_again(self, event: TurnDropped | AnswerRejected) -> str:
+        if isinstance(event, AnswerRejected):
+            self.doing = "asks again"
+            return f"the answer is rejected: {_one_line(event.reason)}"
+        self.doing = f"asks again in {event.wait_s:g} s"
+        return f"{self.doing}: {event.error}"
 
     def _answered(self, event: ToolResultEvent) -> str | None:
         self.calls.pop(event.result.call_id, None)
@@ -184,6 +191,11 @@ def _turn_text(turn: Turn) -> str:
         return text
     cause = shortfall.cause.value.replace("_", " ")
     return f"{text} ({cause}: {shortfall.lost_tokens:,} tokens lost)"
+
+
+def _one_line(text: str, most: int = 200) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def _pending(event: RunPaused) -> str:

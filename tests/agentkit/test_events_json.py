@@ -6,10 +6,20 @@ import json
 from dataclasses import dataclass, fields
 from typing import Any, get_args, get_type_hints
 
-from agentkit import Agent, ModelError, PausedRun, RunResult, events, tool
+from agentkit import (
+    Agent,
+    HookContext,
+    Hooks,
+    ModelError,
+    PausedRun,
+    Retry,
+    RunResult,
+    events,
+    tool,
+)
 from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.verdict import Verdict
-from agentkit.events import Event, UsageEvent
+from agentkit.events import AnswerRejected, Event, TextDelta, UsageEvent
 from agentkit.events_json import event_to_json
 from agentkit.testing import Call, Say, ScriptedModel
 from agentkit.usage import Usage
@@ -109,3 +119,31 @@ def _types() -> dict[str, Any]:
         "RunResult": RunResult,
         "Verdict": Verdict,
     }
+
+
+class House(Hooks):
+    async def guard_output(self, at: HookContext[Any], output: Any) -> None:
+        if output == [0]:
+            raise Retry("no zeros")
+
+
+async def test_an_answer_that_is_asked_again_is_told_so_that_its_text_can_be_forgotten() -> None:
+    model = ScriptedModel(["none", "[0]", "[1]"])
+    agent: Agent[Any, list[int]] = Agent(
+        name="lister", model=model, output_type=list[int], hooks=[House()]
+    )
+    shown, told = "", []
+    async with agent.stream("Go.") as stream:
+        async for event in stream:
+            if isinstance(event, TextDelta):
+                shown += event.text
+            elif isinstance(event, AnswerRejected):
+                shown = ""
+                told.append(event_to_json(event))
+    assert shown == "[1]"
+    assert [(each["kind"], each["index"]) for each in told] == [
+        ("answer_rejected", 0),
+        ("answer_rejected", 1),
+    ]
+    assert told[1]["reason"] == "Your answer is not accepted: no zeros\nAnswer again."
+    assert stream.result.messages[2].text == told[0]["reason"]

@@ -97,6 +97,12 @@ class Heading(Agent[None, list[int]]):
     model = ScriptedModel(lambda request: "[1, 2, 3]")
 
 
+class Unsure(Agent[None, list[int]]):
+    """You count."""
+
+    model = ScriptedModel(["many", "[4]"])
+
+
 class Interrupted(Agent):
     """You are interrupted."""
 

@@ -49,3 +49,10 @@ def test_commands_begin_anew_and_say_what_it_has_cost(cli: Cli) -> None:
     assert "desk" in result.stderr
     assert "1    " in result.stderr or "calls" in result.stderr
     assert "/new begins a new conversation" in result.stderr.rpartition("two")[2]
+
+
+def test_an_answer_that_does_not_fit_is_said_to_be_none(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Unsure", input="how many\n")
+    assert result.exit_code == 0, result.output
+    assert "the answer is rejected: Your answer does not fit" in result.stderr
+    assert result.stdout.split()[-2:] == ["many", "[4]"]

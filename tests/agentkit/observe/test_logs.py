@@ -7,6 +7,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, tool
+from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.errors import ModelError, RunError
 from agentkit.observe.logs import JsonFormatter, RunFilter, configure
-from agentkit.observe.run_log import RunLog
+from agentkit.observe.run_log import RunLog, cost_fields
 from agentkit.observe.secrets import without_secrets
 from agentkit.observe.several import Several
 from agentkit.testing import Call, ScriptedModel
 from tests.agentkit.observe.spans import Seen
+from tests.agentkit.priced import PricedModel
 
 
 class Log:
@@ -228,3 +231,28 @@ def test_a_line_is_always_json(fields: dict[str, Any]) -> None:
     line = JsonFormatter().format(record)
     assert "\n" not in line
     json.loads(line)
+
+
+@pytest.mark.parametrize(
+    ("parts", "logged"),
+    [
+        (None, {"cost_usd": None, "cost_unknown": 0}),
+        (["0.25", "0.5"], {"cost_usd": 0.75, "cost_unknown": 0}),
+        (["0.25", None], {"cost_usd": 0.25, "cost_unknown": 1}),
+        ([None], {"cost_usd": None, "cost_unknown": 1}),
+    ],
+)
+def test_a_cost_is_a_number_or_null_with_what_is_unknown_beside_it(
+    parts: list[str | None] | None, logged: dict[str, object]
+) -> None:
+    amounts = [None if part is None else Decimal(part) for part in parts or ()]
+    assert cost_fields(None if parts is None else AtLeast.of(amounts)) == logged
+
+
+async def test_every_cost_in_a_log_is_of_one_type(log: Log) -> None:
+    model = PricedModel(["Done."])
+    await Agent(name="payer", model=model, telemetry=RunLog()).run("Go.")
+    (run,), (request,) = log.of("run done"), log.of("request ended")
+    assert isinstance(run["cost_usd"], float)
+    assert (run["cost_usd"], run["cost_unknown"]) == (request["cost_usd"], 0)
+    assert request["cost_unknown"] == 0

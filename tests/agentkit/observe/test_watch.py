@@ -13,6 +13,7 @@ from rich.console import Console
 from agentkit import Agent, Task, ToolContext, fan_out, tool
 from agentkit.errors import ModelError, RunError
 from agentkit.events import (
+    AnswerRejected,
     ContextCompacted,
     Event,
     SubagentEvent,
@@ -126,6 +127,9 @@ def test_a_failure_that_passes_and_a_new_beginning_are_said() -> None:
     assert view.push(dropped) == (True, "lead: asks again in 2 s: overloaded")
     anew = ContextCompacted(turn=3, tokens_before=9_000, tokens_after=800, reason="long")
     assert view.push(anew) == (True, "lead: begins anew (length): 9,000 -> 800 tokens")
+    rejected = AnswerRejected(index=4, reason="It does not fit:\n- eur")
+    assert view.push(rejected) == (True, "lead: the answer is rejected: It does not fit: - eur")
+    assert view.agents[0].doing == "asks again"
 
 
 def test_a_subagent_that_failed_is_not_shown_as_at_work_for_ever() -> None:
