@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from agentkit.toolset.errors import Suspended
-from agentkit.toolset.failures import exit_text, failure
+from agentkit.toolset.failures import bad_result, exit_text, failure
 from agentkit.toolset.policy import policy_of
 from agentkit.toolset.tool import Tool, ToolContext, ToolOutput
 from agentkit.toolset.toolset import Toolset
@@ -173,13 +173,14 @@ async def _call(
     """Tools answer with their failures; this is for those of other people that raise instead."""
     try:
         output: object = await tool.call(arguments, context)
-        if not isinstance(output, ToolOutput):
-            raise TypeError(f"its call() must return a ToolOutput, and returned {output!r:.200}")
-        return output
     except SystemExit as error:
         return failure(tool.spec.name, context, error, exit_text(error))
     except Exception as error:
         return failure(tool.spec.name, context, error)
+    if isinstance(output, ToolOutput):
+        return output
+    wrong = TypeError(f"its call() must return a ToolOutput, and returned {output!r:.200}")
+    return bad_result(tool.spec.name, context, wrong)
 
 
 async def _finish(tasks: Sequence[asyncio.Task[None]]) -> None:

@@ -10,7 +10,12 @@ _LOGGER = logging.getLogger("agentkit.tools")
 
 
 def failure(
-    tool: str, context: ToolContext[object], error: BaseException, reason: str = ""
+    tool: str,
+    context: ToolContext[object],
+    error: BaseException,
+    reason: str = "",
+    *,
+    may_pass: bool = True,
 ) -> ToolOutput:
     """Log an exception of a tool with its traceback, and return the answer for the model.
 
@@ -21,6 +26,7 @@ def failure(
         context: the call's.
         error: what the tool raised.
         reason: what the model reads; by default the exception's type and text.
+        may_pass: whether the call may be tried again.
     """
     _LOGGER.warning(
         "tool %r of agent %r failed in call %r",
@@ -29,8 +35,19 @@ def failure(
         context.call_id,
         exc_info=error,
     )
-    may_pass = not isinstance(error, SystemExit)
-    return ToolOutput.error(f"Tool {tool!r} failed: {reason or _text(error)}", may_pass=may_pass)
+    return ToolOutput.error(
+        f"Tool {tool!r} failed: {reason or _text(error)}",
+        may_pass=may_pass and not isinstance(error, SystemExit),
+    )
+
+
+def bad_result(tool: str, context: ToolContext[object], error: Exception) -> ToolOutput:
+    """Log and answer for a tool that ran to its end and returned what no model can read.
+
+    It had its effect, so it is not tried again, and the model is told.
+    """
+    reason = f"it ran to its end, but its result cannot be shown: {_text(error)}"
+    return failure(tool, context, error, reason, may_pass=False)
 
 
 def exit_text(error: SystemExit) -> str:

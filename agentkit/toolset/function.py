@@ -17,11 +17,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from agentkit.toolset.errors import Retry, ToolDefinitionError, ToolSignal
-from agentkit.toolset.failures import exit_text, failure
+from agentkit.toolset.failures import bad_result, exit_text, failure
 from agentkit.toolset.policy import NeedsApproval, ToolPolicy
 from agentkit.toolset.results import to_output
 from agentkit.toolset.signature import Signature, check_shape, local_names, read_signature
@@ -226,7 +226,7 @@ class FunctionTool(Generic[P, R]):
         """Run the function within its time; every failure of its own becomes an answer."""
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
-                return to_output(await self._invoke(positional, keywords))
+                value = await self._invoke(positional, keywords)
         except ToolSignal as error:
             return ToolOutput.error(_signal_text(error))
         except asyncio.CancelledError as error:
@@ -241,6 +241,15 @@ class FunctionTool(Generic[P, R]):
             if isinstance(error, TimeoutError) and limit.expired():
                 return ToolOutput.error(self._timeout_text(), may_pass=True)
             return failure(self.name, context, error)
+        return self._output(value, context)
+
+    def _output(self, value: object, context: ToolContext[object]) -> ToolOutput:
+        try:
+            return to_output(value)
+        except ToolSignal as error:
+            return ToolOutput.error(_signal_text(error))
+        except Exception as error:
+            return bad_result(self.name, context, error)
 
     async def _invoke(self, positional: list[object], keywords: dict[str, object]) -> object:
         function = self._target.call
@@ -249,7 +258,9 @@ class FunctionTool(Generic[P, R]):
             return await function(*arguments, **keywords)
         result = await run_in_thread(lambda: function(*arguments, **keywords), self.name)
         # A plain function may return a coroutine, as functools.partial and decorators do.
-        return await result if inspect.isawaitable(result) else result
+        result = await result if inspect.isawaitable(result) else result
+        # What a generator does is part of the call.
+        return list(result) if isinstance(result, Iterator) else result
 
     def _defined(self) -> _Definition:
         if self._definition is None:

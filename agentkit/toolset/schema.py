@@ -72,7 +72,7 @@ class ArgumentSchema:
             InvalidArguments: an argument is missing, unknown or of a wrong type.
         """
         try:
-            values = self._model.model_validate(dict(arguments))
+            values = self._values(dict(arguments))
         except pydantic.ValidationError as error:
             raise InvalidArguments(self._explain(error)) from error
         positional: list[object] = []
@@ -88,6 +88,22 @@ class ArgumentSchema:
             else:
                 keywords[parameter.name] = value
         return positional, keywords
+
+    def _values(self, arguments: dict[str, object]) -> BaseModel:
+        """Return the validated arguments. As JSON: strict types take no texts for dates otherwise.
+
+        What pydantic's parser cannot read, as what lies very deep, is validated as it is.
+        """
+        try:
+            return self._model.model_validate_json(json.dumps(arguments))
+        except (TypeError, ValueError, RecursionError) as error:
+            is_about_values = isinstance(error, pydantic.ValidationError) and not any(
+                detail["type"] == "json_invalid" and not detail["loc"]
+                for detail in error.errors(include_url=False, include_context=False)
+            )
+            if is_about_values:
+                raise
+        return self._model.model_validate(arguments)
 
     def _explain(self, error: pydantic.ValidationError) -> str:
         problems = [_describe(detail) for detail in error.errors(include_url=False)]

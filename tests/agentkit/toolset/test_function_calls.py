@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
+import enum
 import math
 import threading
-from typing import Annotated, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from agentkit.toolset import Failed, Retry, ToolContext, ToolDefinitionError, ToolOutput, tool
 
@@ -43,6 +45,46 @@ async def test_valid_arguments_reach_the_function_as_python_values(context):
 
     output = await describe.call({"at": {"x": "1.5"}, "day": "2024-05-01"}, context)
     assert output == ToolOutput(content="Point 1.5 2031")
+
+
+class Color(enum.Enum):
+    RED = "r"
+
+
+class Booking(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: datetime.date
+    color: Color
+    price: Decimal
+    ids: tuple[int, ...]
+    names: set[str]
+
+
+async def test_strict_types_take_what_json_can_say_of_them(context):
+    @tool
+    def book(b: Booking, until: Annotated[datetime.date, Field(strict=True)]) -> str:
+        """Book."""
+        return f"{b.day} {b.color.name} {b.price + 1} {b.ids} {b.names} {until.year}"
+
+    day = "2026-01-02"
+    given = {"day": day, "color": "r", "price": "1.5", "ids": [1, 2], "names": ["x"]}
+    output = await book.call({"b": given, "until": day}, context)
+    assert output.content == "2026-01-02 RED 2.5 (1, 2) {'x'} 2026"
+    refused = await book.call({"b": given | {"ids": ["1"]}, "until": day}, context)
+    assert "- b.ids[0]: Input should be a valid integer; got '1'" in refused.content
+
+
+async def test_arguments_that_lie_deep_arrive_as_they_are(context):
+    deep: object = 1
+    for _ in range(400):
+        deep = [deep]
+
+    @tool
+    def keep(value: Any) -> str:
+        """Keep."""
+        return str(value == deep)
+
+    assert (await keep.call({"value": deep}, context)).content == "True"
 
 
 async def test_wrong_arguments_are_explained_to_the_model(context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
@@ -173,3 +173,54 @@ def test_waits_grow_and_are_bounded() -> None:
 def test_values_of_no_use_are_refused(make: Callable[[], object], words: str) -> None:
     with pytest.raises(ToolDefinitionError, match=words):
         make()
+
+
+async def test_a_call_that_returned_is_not_made_again_though_its_result_has_no_text() -> None:
+    n_paid = 0
+
+    @tool(retries=3)
+    def pay() -> object:
+        """Pay."""
+        nonlocal n_paid
+        n_paid += 1
+        return {"receipt": b"\xff\xfe"}
+
+    waits: list[float] = []
+    output = await answer_of(pay, waits)
+    assert (n_paid, waits) == (1, [])
+    assert output.is_error
+    assert "it ran to its end" in output.content
+
+
+async def test_a_foreign_tool_that_returned_something_else_is_not_called_again() -> None:
+    class Foreign:
+        spec = ToolSpec(name="foreign", description="", parameters={})
+        policy = ToolPolicy(retries=2)
+        n_calls = 0
+
+        async def call(
+            self, arguments: Mapping[str, object], context: ToolContext[object]
+        ) -> ToolOutput:
+            self.n_calls += 1
+            return "paid"  # type: ignore[return-value]
+
+    waits: list[float] = []
+    made = Foreign()
+    assert "must return a ToolOutput" in (await answer_of(made, waits)).content
+    assert (made.n_calls, waits) == (1, [])
+
+
+async def test_an_iterator_that_breaks_in_the_middle_is_tried_again() -> None:
+    left = [OSError("once")]
+
+    def read(line: str) -> str:
+        if left:
+            raise left.pop()
+        return line
+
+    @tool(retries=1)
+    def lines() -> Iterator[str]:
+        """Lines."""
+        return map(read, "ab")
+
+    assert (await answer_of(lines, [])).content == '["a","b"]'
