@@ -89,15 +89,15 @@ class ModelTurn:
                         yield event
                 self._turn = turn = builder.finish()
                 run.count_turn(turn, estimate.used(builder))
-            except (asyncio.CancelledError, GeneratorExit):
-                if has_begun:
-                    # It ends here, and yet the provider wants to be paid for what it did.
-                    run.count_broken(builder, estimate)
-                raise
             except ModelError as error:
                 has_begun = has_begun or error.response_began
                 run.count_broken(builder, estimate if has_begun else None)
                 failure = error
+            except BaseException:
+                if has_begun and self._turn is None:
+                    # It ends here, and yet the provider wants to be paid for what it did.
+                    run.count_broken(builder, estimate)
+                raise
             finally:
                 reservation.settle()
             if failure is None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import TypeAlias
 
@@ -23,8 +24,9 @@ from agentkit.caching.ledger.totals import priced_models
 from agentkit.caching.report import RequestRecord
 from agentkit.errors import LimitReached
 from agentkit.limits import Limits, LimitUse
+from agentkit.quote import Quote
 from agentkit.usage import Usage
-from agentkit.waiting import Quote, Reservation, WaitingLine
+from agentkit.waiting import Reservation, WaitingLine
 
 _Amounts: TypeAlias = dict[str, int | Decimal]
 
@@ -118,13 +120,8 @@ class Budget:
             guess: an estimate, for what the provider does not say; None: it did not begin to
                 answer, and then what is not known was not used.
         """
-        if not self._chain or (guess is None and record.usage == _NOTHING and not record.verdict):
-            return
-        guess = guess or _NO_GUESS
-        known, guessed = _known(record, guess), guess.amounts()
         for budget in self._chain:
-            for name, amount in known.items():
-                budget._count(name, amount, guessed[name])
+            budget._count_request(record, guess)
 
     def count_tool_calls(self, n_calls: int) -> None:
         """Count calls that are about to run.
@@ -141,16 +138,19 @@ class Budget:
             budget._used["tool_calls"] += n_calls
 
     def restore(
-        self, requests: Iterable[RequestRecord], *, seconds: float, n_turns: int, n_tool_calls: int
+        self, requests: Iterable[RequestRecord], *, seconds: float, n_tool_calls: int
     ) -> None:
         """Count what was used before, by other processes. The budget above is left as it is."""
         records = list(requests)
         priced = priced_models(records)
         for record in records:
-            guess = Quote(is_free=record.model not in priced)
-            for name, amount in _known(record, guess).items():
-                self._count(name, amount, 0)
-        self._used["turns"] += n_turns
+            self._used["turns"] += record.is_turn
+            guess = record.guess
+            if guess is None and not _is_known(record):
+                continue
+            if record.model not in priced and not (guess and guess.usd):
+                guess = replace(guess or _SAID_ALL, is_free=True)
+            self._count_request(record, guess)
         self._used["tool_calls"] += n_tool_calls
         self._before_s += seconds
 
@@ -231,6 +231,14 @@ class Budget:
         if left_s is not None and left_s <= 0:
             raise self.out_of_time()
 
+    def _count_request(self, record: RequestRecord, guess: Quote | None) -> None:
+        if guess is None and not _is_known(record):
+            return
+        guess = guess or _SAID_ALL
+        guessed = guess.amounts()
+        for name, amount in _known(record, guess).items():
+            self._count(name, amount, guessed[name])
+
     def _count(self, name: str, amount: int | Decimal | None, guess: int | Decimal) -> None:
         if amount is None:
             self._n_unknown[name] += 1
@@ -242,8 +250,8 @@ class Budget:
 COUNTED = ("turns", "tool_calls", "input_tokens", "output_tokens", "tokens", "usd")
 """Limits whose use is a number that only grows, in the order in which they are checked."""
 _BY_NUMBER = frozenset(("turns", "tool_calls"))
-_NO_GUESS, _NOTHING = Quote(), Usage()
-_UNBOUNDED = Reservation((), _NO_GUESS, WaitingLine())
+_SAID_ALL, _NOTHING = Quote(turns=0), Usage()
+_UNBOUNDED = Reservation((), _SAID_ALL, WaitingLine())
 """Holds nothing, so all may have it."""
 
 
@@ -261,6 +269,11 @@ def _limited(limits: Limits) -> _Amounts:
         for name, value in given
         if value is not None
     }
+
+
+def _is_known(record: RequestRecord) -> bool:
+    """Whether the provider has said anything of a request."""
+    return record.usage != _NOTHING or record.verdict is not None
 
 
 def _known(record: RequestRecord, guess: Quote) -> dict[str, int | Decimal | None]:

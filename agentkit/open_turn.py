@@ -46,6 +46,11 @@ class OpenTurn:
             )
         )
 
+    @property
+    def n_counted(self) -> int:
+        """Calls that limits know; see `SavedTurn.n_counted`."""
+        return len(self.started | self.results.keys())
+
     def _why_not(self, call_id: str) -> str:
         if call_id in self.waiting:
             return _NOT_APPROVED

@@ -16,7 +16,8 @@ from agentkit.events import TurnBuilder
 from agentkit.models.base import ModelRequest
 from agentkit.models.prices import costs_nothing, prices_of
 from agentkit.models.routes import leaves
-from agentkit.waiting import Quote, Reservation
+from agentkit.quote import Quote
+from agentkit.waiting import Reservation
 
 if TYPE_CHECKING:
     from agentkit.models.base import Model
@@ -73,13 +74,14 @@ class RequestEstimate:
     def used(self, builder: TurnBuilder) -> Quote:
         """Return what a request has used that began to answer, most probably."""
         if not self._budget.needs_quotes:
-            return Quote()
+            return Quote(turns=0)
         usage, _ = builder.spent
         n_input = self._n_input if usage.input_tokens is None else usage.input_tokens
         n_output = usage.output_tokens
         if n_output is None:
             n_output = -(-builder.n_bytes // BYTES_PER_TOKEN)
         return Quote(
+            turns=0,
             input_tokens=n_input,
             output_tokens=n_output,
             usd=self._usd(n_input, n_output),

@@ -135,6 +135,11 @@ class SavedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedEnd:
+    @property
+    def n_counted(self) -> int:
+        """Calls that limits know: one that was refused was not begun, and was made all the same."""
+        return len(self.started | self.results.keys())
+
     """How a run ended."""
 
     text: str = ""

@@ -23,13 +23,13 @@ from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
 from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
+from agentkit.quote import Quote
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
 from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, Status
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext
 from agentkit.usage import Timing, Usage
 from agentkit.used_before import restore_budget, subtree
-from agentkit.waiting import Quote
 
 if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
@@ -428,8 +428,7 @@ class RunState:
             budget.restore(
                 (request for request in self._requests if request.agent == name),
                 seconds=0.0,
-                n_turns=self._turns_made[name] + (self.open is not None),
-                n_tool_calls=self._calls_made[name] + len(self.open.started if self.open else ()),
+                n_tool_calls=self._calls_made[name] + (self.open.n_counted if self.open else 0),
             )
         return budget
 
@@ -486,7 +485,9 @@ class RunState:
     def count_turn(self, turn: Turn, guess: Quote) -> None:
         """Count a request that has led to a turn of this run; see `count_request`."""
         self.budget.count_turn()
-        self.count_request(turn.usage, turn.timing, turn.verdict, model=turn.model, guess=guess)
+        self.count_request(
+            turn.usage, turn.timing, turn.verdict, model=turn.model, guess=guess, is_turn=True
+        )
 
     def count_broken(self, builder: TurnBuilder, estimate: RequestEstimate | None) -> None:
         """Count a request whose answer broke off; without an estimate, before it began."""
@@ -539,6 +540,7 @@ class RunState:
         """A call has its result: what it has begun, and was cut off, does not go on any more.
 
         Raises:
+        is_turn: bool = False,
             JournalError: it could not be kept.
         """
         for below in self._below:
@@ -548,6 +550,7 @@ class RunState:
 
     def emit_from_below(self, event: OwnEvent | SubagentEvent, below: RunState) -> None:
         """Pass on an event of a run below, flat: with the path of the run that it is of."""
+            is_turn: whether it has led to a turn.
         if self.sink is None:
             return
         if not isinstance(event, SubagentEvent):
@@ -560,6 +563,8 @@ class RunState:
     def record(self) -> RunRecord:
         """Return what the run has done so far."""
         return RunRecord(
+            is_turn=is_turn,
+            guess=None if guess is None or _is_said(usage, verdict, guess) else guess,
             run_id=self.run_id,
             path=self.path,
             context=self.closed_context,
@@ -602,3 +607,10 @@ def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: i
     """Return the same id for the same child, in whichever process it is begun."""
     place = "\0".join((parent, str(turn), call_id or "", label, str(number)))
     return hashlib.sha256(place.encode()).hexdigest()[:32]
+def _is_said(usage: Usage, verdict: Verdict | None, guess: Quote) -> bool:
+    """Whether the provider says all that is guessed."""
+    has_cost = verdict is not None and verdict.cost is not None
+    has_tokens = usage.input_tokens is not None and usage.output_tokens is not None
+    return has_tokens and (has_cost or not guess.usd)
+
+

@@ -13,7 +13,6 @@ def restore_budget(budget: Budget, runs: Sequence[SavedRun]) -> None:
     budget.restore(
         (request for run in runs for request in run.requests),
         seconds=runs[0].total_s,
-        n_turns=sum(run.turn + _has_answered(run) for run in runs),
         n_tool_calls=sum(map(_n_calls, runs)),
     )
 
@@ -26,11 +25,7 @@ def subtree(root: SavedRun, runs: Mapping[str, SavedRun]) -> list[SavedRun]:
     return found
 
 
-def _has_answered(run: SavedRun) -> bool:
-    return run.open_turn is not None or run.status == "done"
-
-
 def _n_calls(run: SavedRun) -> int:
-    open_calls = 0 if run.open_turn is None else len(run.open_turn.started)
+    open_calls = 0 if run.open_turn is None else run.open_turn.n_counted
     messages = (*run.said_before, *run.context.messages[run.n_old_messages :])
     return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit.caching.ledger.totals import Loss, Totals, losses, priced_models, totals
+from agentkit.quote import Quote
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ class RequestRecord:
     """Who asked, if the conversation was handed over to another agent than the path names."""
 
     @property
+    is_turn: bool = False
+    """Whether a turn of its run came of it. Summaries and answers that broke off are none."""
+    guess: Quote | None = None
+    """What limits count of it where the provider is silent; None: the provider says everything, or
+    it did not begin to answer."""
     def label(self) -> str:
         """The path as text, and who asked in its place."""
         return label_of(self.path, self.agent)

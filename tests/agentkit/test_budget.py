@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentkit import ConfigurationError, LimitReached, Limits
 from agentkit.budget import Budget
 from agentkit.limits import LimitUse
-from agentkit.waiting import Quote
+from agentkit.quote import Quote
 from tests.agentkit.priced import record
 
 
@@ -239,7 +239,7 @@ def test_time_counts_from_the_beginning_and_over_several_processes() -> None:
     budget.begin()
     assert budget.seconds_left == 40
     later = Budget(Limits(seconds=60), clock=lambda: now[0])
-    later.restore((), seconds=59, n_turns=0, n_tool_calls=0)
+    later.restore((), seconds=59, n_tool_calls=0)
     later.begin()
     assert later.seconds_left == 1
     now[0] += 1.5
