@@ -426,15 +426,12 @@ class Agent(Generic[Deps, Output]):
         self._memories = without_oldest(memories) if memory.kept else memories
 
     @contextmanager
-    def holding(self, run_id: str | None) -> Iterator[None]:
+    def holding(self, run_id: str) -> Iterator[None]:
         """Keep others from going on with the same run at the same time, with this agent.
 
         Raises:
             JournalError: somebody does.
         """
-        if run_id is None:
-            yield
-            return
         if run_id in self._held:
             raise JournalError(f"the run {run_id!r} is under way already, with this agent")
         self._held |= {run_id}
@@ -486,7 +483,7 @@ class Agent(Generic[Deps, Output]):
     _is_made_by_parent: bool = False
     _fronts: frozenset[str] = frozenset()
     _held: frozenset[str] = frozenset()
-    """Ids of runs that are under way, where they were known before."""
+    """Ids of runs that are under way."""
     _memories: Mapping[str, Memory] = MappingProxyType({})
     """What is known of the latest conversations, by the digest of their contexts."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from agentkit.errors import AgentkitError
@@ -28,7 +30,8 @@ class Journal(Protocol):
         The first save of a run id begins the run. Saves of one run come one after another.
 
         Raises:
-            JournalError: it could not be kept, or another process goes on with the same run.
+            JournalError: it could not be kept, or `run.claim` is not that of who has begun or
+                claimed it last: somebody else goes on with it.
         """
         ...
 
@@ -38,6 +41,8 @@ class Journal(Protocol):
 
     async def claim(self, run_id: str, check: Check | None = None) -> tuple[SavedRun, ...]:
         """Like `load`, to go on with it: saves by whoever ran it before fail from now on.
+
+        What it returns has a `claim` that nobody else has, in this process neither.
 
         Args:
             run_id: the run.
@@ -55,16 +60,23 @@ class Journal(Protocol):
 
 
 class MemoryJournal:
-    """Keeps runs for as long as the process lives. For tests, and for pauses within a process.
-
-    It keeps nobody from saving: an agent itself does not go on with one run twice at a time.
-    """
+    """Keeps runs for as long as the process lives. For tests, and for pauses within a process."""
 
     def __init__(self) -> None:
         self._runs: dict[str, SavedRun] = {}
 
     async def save(self, run: SavedRun) -> None:
-        """Keep the run as it is now."""
+        """Keep the run as it is now.
+
+        Raises:
+            JournalError: somebody else goes on with it.
+        """
+        of_claim = self._runs.get(run.run_id) or self._runs.get(run.parent or "")
+        if of_claim is not None and of_claim.claim != run.claim:
+            raise JournalError(
+                f"run {run.run_id!r} is no longer ours: somebody else goes on with it, or has its "
+                "id. It ends here; nothing that was saved is lost"
+            )
         self._runs[run.run_id] = run
 
     async def load(self, run_id: str) -> tuple[SavedRun, ...]:
@@ -85,7 +97,10 @@ class MemoryJournal:
             raise JournalError(f"there is no run {run_id!r} in this journal")
         if check is not None:
             check(runs)
-        return runs
+        claim = uuid.uuid4().hex
+        claimed = tuple(replace(run, claim=claim) for run in runs)
+        self._runs |= {run.run_id: run for run in claimed}
+        return claimed
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:
         """Return the last root run of the session."""

@@ -26,6 +26,7 @@ from agentkit.caching.report import RequestRecord
 from agentkit.context import Context, Segment
 from agentkit.errors import FormatError, RestoredFailure
 from agentkit.result import RunResult, failure_text
+from agentkit.saved import NOT_IN_JSON
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -88,6 +89,7 @@ def encode(value: Any, pool: Pool | None) -> Any:
         if isinstance(value, RunResult) and item.name == "output"
         else encode(getattr(value, item.name), pool)
         for item in fields(value)
+        if NOT_IN_JSON not in item.metadata
     }
 
 

@@ -21,6 +21,9 @@ from agentkit.usage import Usage
 
 Status: TypeAlias = Literal["running", "paused", "done", "failed"]
 
+NOT_IN_JSON = "agentkit not in JSON"
+"""Key in the metadata of fields that are of no use in another process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -64,9 +67,6 @@ class Deny:
     reason: str = ""
     kind: Literal["deny"] = field(default="deny", init=False)
 
-
-@dataclass(frozen=True, slots=True)
-class Answered:
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str):
             raise ConfigurationError(
@@ -74,15 +74,15 @@ class Answered:
             )
         object.__setattr__(self, "reason", printable(self.reason))
 
+
+@dataclass(frozen=True, slots=True)
+class Answered:
     """Somebody else has run the call: this is its result."""
 
     content: str
     is_error: bool = False
     kind: Literal["answered"] = field(default="answered", init=False)
 
-
-Answer: TypeAlias = Approve | Deny | Answered
-"""What a person says to a call that waits for approval."""
     def __post_init__(self) -> None:
         if not isinstance(self.content, str):
             raise ConfigurationError(
@@ -96,9 +96,9 @@ Answer: TypeAlias = Approve | Deny | Answered
         object.__setattr__(self, "content", printable(self.content))
 
 
+Answer: TypeAlias = Approve | Deny | Answered
+"""What a person says to a call that waits for approval."""
 
-def checked_answer(answer: object) -> Answer | None:
-    """Return the answer to a call; None if there is none yet.
 
 def _is_object(text: str) -> bool:
     try:
@@ -107,6 +107,9 @@ def _is_object(text: str) -> bool:
     except (AttributeError, TypeError, ValueError, RecursionError):
         return False
 
+
+def checked_answer(answer: object) -> Answer | None:
+    """Return the answer to a call; None if there is none yet.
 
     Raises:
         ConfigurationError: it is something else.
@@ -132,14 +135,14 @@ class SavedTurn:
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What people have said to calls that waited, by call id."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SavedEnd:
     @property
     def n_counted(self) -> int:
         """Calls that limits know: one that was refused was not begun, and was made all the same."""
         return len(self.started | self.results.keys())
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedEnd:
     """How a run ended."""
 
     text: str = ""
@@ -188,6 +191,9 @@ class SavedRun:
     """Seconds since 1970."""
     total_s: float
     """How long it has run, all processes together."""
+    claim: str = field(default="", compare=False, repr=False, metadata={NOT_IN_JSON: True})
+    """By which right it is saved: whoever begins a run or claims it has one that nobody else has.
+    It says nothing of the run, so runs that differ in it only are equal."""
 
     def to_json(self) -> str:
         """Return the run as JSON text; `from_json` gives back an equal one."""
@@ -214,6 +220,8 @@ class PendingCall:
     run_id: str
     path: tuple[str, ...]
     """From the root agent's name to that of the agent that made the call."""
+    turn: int
+    """Number of the turn within its run, from 0."""
     call: ToolCall
 
     @property
@@ -223,8 +231,6 @@ class PendingCall:
         Ids of calls are unique within their turn only: some servers number them from 0 in each.
         """
         return f"{self.run_id}:{self.turn}:{self.call.id}"
-    turn: int
-    """Number of the turn within its run, from 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class RunState:
         budget: Budget | None = None,
         services: RunServices | None = None,
         hooks_above: tuple[Hooks, ...] = (),
+        claim: str | None = None,
     ) -> None:
         self.member = member
         self.agent_name = member.name
@@ -79,6 +80,8 @@ class RunState:
         self.run_id = run_id or uuid.uuid4().hex
         self.session = session or self.run_id
         """One conversation and everything below it."""
+        self.claim = uuid.uuid4().hex if claim is None else claim
+        """By which right the whole tree is saved."""
         self.parent = parent
         self.call_id = call_id
         self.number = number
@@ -180,6 +183,7 @@ class RunState:
             budget=budget,
             services=services,
             hooks_above=hooks_above,
+            claim=saved.claim,
         )
         run._is_restored = True
         if services.journal is not None:
@@ -255,6 +259,7 @@ class RunState:
             budget=self.budget.below(member.agent.limits),
             services=self.services,
             hooks_above=self._team_hooks,
+            claim=self.claim,
         )
         below.kept = self.kept  # its task may speak of them
         if fork:
@@ -361,6 +366,7 @@ class RunState:
             end=self.end,
             began_at=self._began_at,
             total_s=time.monotonic() - self._started_s,
+            claim=self.claim,
         )
 
     def saved_tree(self) -> tuple[SavedRun, ...]:
@@ -511,6 +517,7 @@ class RunState:
         *,
         model: str | None = None,
         guess: Quote | None = None,
+        is_turn: bool = False,
     ) -> None:
         """Count a request of this run, which the records of all runs above include.
 
@@ -520,6 +527,7 @@ class RunState:
             verdict: what its cache did.
             model: who answered, where that is not the agent's model itself.
             guess: what it used most probably, for limits; None: nothing that is not known.
+            is_turn: whether it has led to a turn.
         """
         record = RequestRecord(
             path=self.path,
@@ -532,6 +540,8 @@ class RunState:
             tenant=self.member.tenant,
             epoch=self.epoch,
             agent=self.taken_over_by,
+            is_turn=is_turn,
+            guess=None if guess is None or _is_said(usage, verdict, guess) else guess,
         )
         self._requests.append(record)
         self.budget.count_request(record, guess)
@@ -540,7 +550,6 @@ class RunState:
         """A call has its result: what it has begun, and was cut off, does not go on any more.
 
         Raises:
-        is_turn: bool = False,
             JournalError: it could not be kept.
         """
         for below in self._below:
@@ -550,7 +559,6 @@ class RunState:
 
     def emit_from_below(self, event: OwnEvent | SubagentEvent, below: RunState) -> None:
         """Pass on an event of a run below, flat: with the path of the run that it is of."""
-            is_turn: whether it has led to a turn.
         if self.sink is None:
             return
         if not isinstance(event, SubagentEvent):
@@ -563,8 +571,6 @@ class RunState:
     def record(self) -> RunRecord:
         """Return what the run has done so far."""
         return RunRecord(
-            is_turn=is_turn,
-            guess=None if guess is None or _is_said(usage, verdict, guess) else guess,
             run_id=self.run_id,
             path=self.path,
             context=self.closed_context,
@@ -603,10 +609,6 @@ class RunContext(ToolContext[object]):
     run: RunState
 
 
-def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:
-    """Return the same id for the same child, in whichever process it is begun."""
-    place = "\0".join((parent, str(turn), call_id or "", label, str(number)))
-    return hashlib.sha256(place.encode()).hexdigest()[:32]
 def _is_said(usage: Usage, verdict: Verdict | None, guess: Quote) -> bool:
     """Whether the provider says all that is guessed."""
     has_cost = verdict is not None and verdict.cost is not None
@@ -614,3 +616,7 @@ def _is_said(usage: Usage, verdict: Verdict | None, guess: Quote) -> bool:
     return has_tokens and (has_cost or not guess.usd)
 
 
+def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:
+    """Return the same id for the same child, in whichever process it is begun."""
+    place = "\0".join((parent, str(turn), call_id or "", label, str(number)))
+    return hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -104,8 +104,12 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            with self._agent.holding(self._options.id):
+            with ExitStack() as held:
+                if self._options.id is not None:
+                    held.enter_context(self._agent.holding(self._options.id))
                 self._run = run = await begin_run(self._agent, team.root, self._options)
+                if self._options.id is None:
+                    held.enter_context(self._agent.holding(run.run_id))
                 run.pause_requested = self._pause_requested
                 try:
                     if run.status == "done":

@@ -179,7 +179,7 @@ def _same(first: object, second: object) -> bool:
 @functools.cache
 def _values() -> tuple[str, ...]:
     """Fields of a run that are kept whole when they have changed."""
-    apart = ("context", "open_turn", "requests", "said_before")
+    apart = ("context", "open_turn", "requests", "said_before", "claim")
     return tuple(item.name for item in fields(SavedRun) if item.name not in apart)
 
 
@@ -237,8 +237,8 @@ class Folded:
         memory: Memory = decode(Memory, self.values["memory"], None)
         return replace(memory, kept={handle: kept[handle] for handle in self.handles})
 
-    def run(self, context: Context, kept: Mapping[str, str]) -> SavedRun:
-        """Return the run.
+    def run(self, context: Context, kept: Mapping[str, str], claim: str) -> SavedRun:
+        """Return the run; by `claim` it is saved now.
 
         Raises:
             FormatError, KeyError, TypeError, ValueError, AttributeError: a step is damaged.
@@ -253,6 +253,7 @@ class Folded:
                 "open_turn": decode(hints["open_turn"], self.open, None),
                 "requests": tuple(decode(RequestRecord, each, None) for each in self.requests),
                 "said_before": tuple(map(message_from_json, self.said)),
+                "claim": claim,
             }
         )
 

@@ -9,6 +9,8 @@ from sqlalchemy import Connection, exists, select, text
 from sqlalchemy import delete as delete_from
 
 from agentkit.errors import ConfigurationError
+from agentkit.journal import JournalError
+from agentkit.store.engine import name_of
 from agentkit.store.schema import chain, kept, metadata, runs, segments, steps
 
 _MANY = 500
@@ -27,13 +29,14 @@ def wanted(**given: str | None) -> Mapping[str, str]:
     return found
 
 
-def delete(connection: Connection, by: Mapping[str, str]) -> int:
-    """Delete runs, those below them, and what nobody else needs; return how many runs."""
+def delete(connection: Connection, by: Mapping[str, str]) -> tuple[str, ...]:
+    """Delete runs, those below them, and what nobody else needs; return the ids of the runs."""
     _keep_savers_out(connection)
     top = select(runs.c.id, runs.c.run_id).where(*(runs.c[key] == each for key, each in by.items()))
     every = top.cte("every", recursive=True)
     below = select(runs.c.id, runs.c.run_id).join(every, runs.c.parent == every.c.run_id)
-    numbers = [row.id for row in connection.execute(select(every.union(below).c.id))]
+    gone = connection.execute(select(every.union(below))).all()
+    numbers = [row.id for row in gone]
     heads, texts = set[str](), set[str]()
     for some in _portions(numbers):
         of_steps = select(steps.c.head).where(steps.c.run.in_(some), steps.c.head.is_not(None))
@@ -46,7 +49,7 @@ def delete(connection: Connection, by: Mapping[str, str]) -> int:
             connection.execute(delete_from(table).where(column.in_(some)))
     texts |= _delete_links(connection, heads)
     _delete_idle(connection, texts)
-    return len(numbers)
+    return tuple(row.run_id for row in gone)
 
 
 def sweep(connection: Connection) -> int:
@@ -62,9 +65,20 @@ def sweep(connection: Connection) -> int:
 
 
 def forget(connection: Connection) -> None:
-    """Leave nothing of what was deleted in SQLite's log of changes."""
-    if connection.dialect.name == "sqlite":
-        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).close()
+    """Leave nothing of what was deleted in SQLite's log of changes.
+
+    Raises:
+        JournalError: somebody has begun to read before, and is not done; the log must stay.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    is_busy = connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).first()
+    if is_busy is not None and is_busy[0]:
+        raise JournalError(
+            "what was to be deleted is deleted, but its text is still in the files of "
+            f"{name_of(connection.engine)}, because somebody reads the database all the time: "
+            "call delete or vacuum again when nobody does"
+        )
 
 
 def shrink(connection: Connection) -> None:

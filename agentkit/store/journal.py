@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ def open_journal(place: str | Path, *, timeout_s: float = 10.0) -> SqlJournal:
         JournalError: the database cannot be reached, or another version of agentkit made it.
         ConfigurationError: `place` is no such URL.
     """
-    journal = SqlJournal(Worker(engine_of(place, timeout_s), owner=uuid.uuid4().hex))
+    journal = SqlJournal(Worker(engine_of(place, timeout_s)))
     try:
         journal.prepare()
     except BaseException:
@@ -51,12 +52,11 @@ class SqlJournal:
     new since the last one; saves that wait at the same time share theirs. Everything is done by one
     thread of its own, so the event loop never waits for the database.
 
-    A run belongs to the journal object that began or claimed it last: saves by another one fail.
+    A run belongs to whoever began or claimed it last, see `SavedRun.claim`: other saves of it fail.
     """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._owner = worker.owner
 
     def prepare(self) -> None:
         """Make the tables if there are none.
@@ -73,7 +73,7 @@ class SqlJournal:
         """Keep what is new in a run since it was saved last. If cancelled, it is kept nevertheless.
 
         Raises:
-            JournalError: it was not kept: the database failed, another process goes on with the
+            JournalError: it was not kept: the database failed, somebody else goes on with the
                 run, its id is taken, or its session has a run that has not ended.
         """
         await self._worker.save(run)
@@ -97,9 +97,7 @@ class SqlJournal:
         Raises:
             JournalError: the run is unknown or damaged, or the database fails.
         """
-        saved, known = await self._worker.write(lambda c: self._claim(c, run_id, check))
-        self._worker.latest.claimed(known)
-        return saved
+        return await self._worker.write(lambda c: self._claim(c, run_id, check))
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:
         """Return the last root run of a session.
@@ -202,11 +200,12 @@ class SqlJournal:
         process that is at one of these runs fails at its next step.
 
         Raises:
-            JournalError: the database fails.
+            JournalError: the database fails; or the runs are deleted, but somebody reads, so that
+                SQLite's files have their text still.
             ConfigurationError: none is given, or several are.
         """
         wanted = erasing.wanted(user=user, session=session, run_id=run_id)
-        n_runs = await self._worker.write(lambda c: erasing.delete(c, wanted))
+        n_runs = await self._worker.write(lambda c: self._delete(c, wanted))
         await self._worker.outside(erasing.forget)
         return n_runs
 
@@ -238,11 +237,10 @@ class SqlJournal:
     def __repr__(self) -> str:
         return f"<SqlJournal {name_of(self._worker.engine)}>"
 
-    def _claim(
-        self, connection: Any, run_id: str, check: Check | None
-    ) -> tuple[tuple[SavedRun, ...], dict[str, Known]]:
+    def _claim(self, connection: Any, run_id: str, check: Check | None) -> tuple[SavedRun, ...]:
         root = select(runs.c.root).where(runs.c.run_id == run_id).scalar_subquery()
-        connection.execute(update(runs).where(runs.c.root == root).values(owner=self._owner))
+        tree = update(runs).where(runs.c.root == root)
+        connection.execute(tree.values(owner=uuid.uuid4().hex))
         rows = reading.tree_rows(connection, run_id)
         if not rows:
             raise reading.unknown(run_id)
@@ -253,4 +251,10 @@ class SqlJournal:
             run.run_id: Known(id=row["id"], n_steps=row["n_steps"], run=run, sums=Sums.of_row(row))
             for row, run in zip(rows, saved, strict=True)
         }
-        return saved, known
+        self._worker.latest.claimed(known)
+        return saved
+
+    def _delete(self, connection: Any, wanted: Mapping[str, str]) -> int:
+        gone = erasing.delete(connection, wanted)
+        self._worker.latest.forget(gone)
+        return len(gone)

@@ -59,7 +59,7 @@ def read_run(
     folded = read_steps(connection, row)
     try:
         context = read_context(connection, folded.head, segments_read)
-        return folded.run(context, _kept(connection, row["id"]))
+        return folded.run(context, _kept(connection, row["id"]), row["owner"])
     except (ContextError, FormatError, *_DAMAGE) as error:
         raise _damaged(row, error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,11 @@ class Latest:
             self._known.pop(run_id, None)
         self.claimed({key: each for key, each in known.items() if each.run.status == "running"})
 
+    def forget(self, run_ids: Iterable[str]) -> None:
+        """Keep nothing of runs that were deleted."""
+        for run_id in run_ids:
+            self._known.pop(run_id, None)
+
     def claimed(self, known: Mapping[str, Known]) -> None:
         """Keep the values of runs that are about to go on."""
         for run_id, each in known.items():
@@ -64,20 +69,19 @@ class Latest:
         return len(self._known)
 
 
-def save_run(connection: Connection, owner: str, run: SavedRun, known: Known | None) -> Known:
+def save_run(connection: Connection, run: SavedRun, known: Known | None) -> Known:
     """Write what is new in a run, and return it as the last value.
 
     Args:
         connection: in a transaction that may write.
-        owner: who saves.
-        run: the run after a step.
+        run: the run after a step; its `claim` says whether it may be saved.
         known: its last value, where that is in memory.
 
     Raises:
         JournalError: the run is somebody else's now, or cannot begin.
     """
-    if known is None:
-        known = _begun(connection, owner, run)
+    if known is None or known.run.claim != run.claim:  # else it is of who had the run before
+        known = _begun(connection, run)
     step = next_step(run, known.run) if known.n_steps else first_step(run)
     if step is None:
         if run.parent is None:
@@ -89,18 +93,20 @@ def save_run(connection: Connection, owner: str, run: SavedRun, known: Known | N
         step = first_step(run)  # its agent has changed, so it was begun again
     sums = (Sums() if step.kind == "begin" else known.sums).plus(step.requests)
     now = time.time()
-    _count_step(connection, owner, run, known, sums, now)
+    _count_step(connection, run, known, sums, now)
     write_step(connection, known.id, known.n_steps, step, now)
     return Known(id=known.id, n_steps=known.n_steps + 1, run=run, sums=sums)
 
 
-def _begun(connection: Connection, owner: str, run: SavedRun) -> Known:
+def _begun(connection: Connection, run: SavedRun) -> Known:
     """Return the last value of a run that is not in memory; a row is made for a new one."""
     row = connection.execute(select(runs).where(runs.c.run_id == run.run_id)).mappings().first()
     if row is not None:
         saved = read_run(connection, row)
         return Known(id=row["id"], n_steps=row["n_steps"], run=saved, sums=Sums.of_row(row))
-    now, root = time.time(), run.run_id if run.parent is None else _root(connection, owner, run)
+    if run.claim and _is_under_way(run):
+        raise _lost(run.run_id)  # it was begun here, and deleted
+    now, root = time.time(), run.run_id if run.parent is None else _root(connection, run)
     values = {
         "run_id": run.run_id,
         "parent": run.parent,
@@ -118,7 +124,7 @@ def _begun(connection: Connection, owner: str, run: SavedRun) -> Known:
         "n_requests": 0,
         **Sums().columns,
         "n_steps": 0,
-        "owner": owner,
+        "owner": run.claim,
     }
     made = connection.execute(insert_new(connection, runs).values(values).returning(runs.c.id))
     if (number := made.scalar()) is None:
@@ -126,13 +132,18 @@ def _begun(connection: Connection, owner: str, run: SavedRun) -> Known:
     return Known(id=number, n_steps=0, run=run, sums=Sums())
 
 
-def _root(connection: Connection, owner: str, run: SavedRun) -> str:
+def _is_under_way(run: SavedRun) -> bool:
+    """Whether it has had a step before this one."""
+    return run.status != "running" or run.open_turn is not None or bool(run.requests)
+
+
+def _root(connection: Connection, run: SavedRun) -> str:
     """Return the root of the run's tree, whose owner does not change meanwhile."""
     above = select(runs.c.root, runs.c.owner).where(runs.c.run_id == run.parent)
     row = connection.execute(above.with_for_update(read=True)).first()
     if row is None:
         raise JournalError(f"run {run.parent!r}, which began this one, is not in the journal")
-    if row.owner != owner:
+    if row.owner != run.claim:
         raise _lost(str(run.parent))
     return str(row.root)
 
@@ -155,11 +166,12 @@ def _not_begun(connection: Connection, run: SavedRun) -> JournalError:
 
 
 def _count_step(
-    connection: Connection, owner: str, run: SavedRun, known: Known, sums: Sums, now: float
+    connection: Connection, run: SavedRun, known: Known, sums: Sums, now: float
 ) -> None:
     values = {
-        "is_run": known.id,
-        "is_owner": owner,
+        "is_row": known.id,
+        "is_run": run.run_id,
+        "is_owner": run.claim,
         "is_step": known.n_steps,
         "status": run.status,
         "turn": run.turn,
@@ -189,7 +201,7 @@ def _shown(task: str) -> str:
 
 def _lost(run_id: str) -> JournalError:
     return JournalError(
-        f"run {run_id!r} is no longer ours: another process goes on with it, or it was deleted. "
+        f"run {run_id!r} is no longer ours: somebody else goes on with it, or it was deleted. "
         "It ends here; nothing that was saved is lost"
     )
 
@@ -246,7 +258,9 @@ def _insert_new(dialect: str, table: Table) -> Insert:
 # Made once: to put a statement together takes longer than to run it.
 _ADD = insert(steps)
 _COUNT = update(runs).where(
-    runs.c.id == bindparam("is_run"),
+    runs.c.id == bindparam("is_row"),
+    # A row that was deleted leaves its number to another run.
+    runs.c.run_id == bindparam("is_run"),
     runs.c.owner == bindparam("is_owner"),
     runs.c.n_steps == bindparam("is_step"),
 )

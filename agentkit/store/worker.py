@@ -49,10 +49,10 @@ class _Save:
 class Worker:
     """Runs everything that touches the database, one after the other."""
 
-    def __init__(self, engine: Engine, owner: str) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.latest = Latest()
-        self.owner = owner
+        """Changed in the thread only."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agentkit-journal")
         self._waiting: deque[_Save] = deque()
         self._is_closed = False
@@ -140,7 +140,7 @@ class Worker:
         for each in batch:
             run = each.run
             known = saved.get(run.run_id) or self.latest.get(run.run_id)
-            saved[run.run_id] = save_run(connection, self.owner, run, known)
+            saved[run.run_id] = save_run(connection, run, known)
         return saved
 
     def _transaction(self, work: Callable[[Connection], Value]) -> Value:

@@ -28,23 +28,24 @@ async def test_who_lost_a_run_to_another_process_cannot_save_it_any_more(url: st
         child = below(run, "child")
         await first.save(run)
         await first.save(child)
-        assert await second.claim("r") == (run, child)
+        claimed = await second.claim("r")
+        assert claimed == (run, child)
         for stale in (after_turn(run), after_turn(child), below(run, "another child")):
-            with pytest.raises(JournalError, match="another process goes on with it"):
+            with pytest.raises(JournalError, match="somebody else goes on with it"):
                 await first.save(stale)
-        await second.save(after_turn(child))
-        await second.save(after_turn(run))
+        await second.save(after_turn(claimed[1]))
+        await second.save(after_turn(claimed[0]))
         assert await first.load("r") == (after_turn(run), after_turn(child))
 
 
 async def test_a_run_may_be_claimed_back(url: str) -> None:
     with open_journal(url) as first, open_journal(url) as second:
         await first.save(begun())
-        await second.claim("r")
+        (of_second,) = await second.claim("r")
         (run,) = await first.claim("r")
         await first.save(after_turn(run))
         with pytest.raises(JournalError, match="no longer ours"):
-            await second.save(after_turn(run))
+            await second.save(after_turn(of_second))
 
 
 async def test_who_claims_a_run_that_moves_gets_all_of_it(url: str) -> None:
@@ -156,7 +157,9 @@ async def test_a_second_approval_leaves_the_run_with_who_was_first(url: str) -> 
 
     def clerk(journal: SqlJournal, **more: Any) -> Agent[Any, Any]:
         model = FunctionModel(lambda said, _: "Done." if said[1:] else Call("pay", {"eur": 1}))
-        return Agent(name="clerk", model=model, tools=[pay], journal=journal, **more)
+        return Agent(
+            **{"name": "clerk", "model": model, "tools": [pay], "journal": journal, **more}
+        )
 
     with open_journal(url) as first, open_journal(url) as second:
         with pytest.raises(ApprovalRequired) as waits:
