@@ -103,7 +103,7 @@ class ModelTurn:
             if failure is None:
                 self._answered(request, turn)
                 return
-            wait_s = self._wait_s(failure, attempt)
+            wait_s = await self._wait_s(failure, attempt)
             if wait_s is None:
                 raise failure
             yield TurnDropped(index=self.index, error=failure, wait_s=wait_s)
@@ -120,9 +120,9 @@ class ModelTurn:
             conversation_ended(self._run)  # as it was before it began anew
         self._run.answered(request, turn.length)
 
-    def _wait_s(self, error: ModelError, attempt: int) -> float | None:
+    async def _wait_s(self, error: ModelError, attempt: int) -> float | None:
         """Return after how many seconds to ask again; None: not at all."""
-        if isinstance(error, RequestRefused) and self._run.undo_epoch():
+        if isinstance(error, RequestRefused) and await self._run.undo_epoch():
             return 0.0
         if not error.retryable or attempt >= self._run.member.agent.max_retries:
             return None

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agentkit.blocks import ToolCall, UserMessage
+from agentkit.blocks import ToolCall, UserMessage, printable
 from agentkit.errors import ConfigurationError
 from agentkit.events import Turn
 from agentkit.hooks import HookContext, Hooks
@@ -25,13 +25,19 @@ def watches_input(run: RunState) -> bool:
 def watch_input(run: RunState) -> Coroutine[None, None, None] | None:
     """Return the guards that run beside the first answer, if there are any and it is still to come.
 
-    They see the prompt that ends the context.
+    They see the run's prompt. Behind it there may be what hooks have said in another process.
     """
-    messages = run.context.messages
-    prompt = messages[-1] if messages else None
-    if run.turn or run.open is not None or not isinstance(prompt, UserMessage):
+    if run.turn or run.open is not None or not watches_input(run):
         return None
-    return _watch(run, _place(run), prompt) if watches_input(run) else None
+    prompt = next(
+        (
+            message
+            for message in run.new_messages
+            if isinstance(message, UserMessage) and message.text == run.prompt
+        ),
+        None,
+    )
+    return None if prompt is None else _watch(run, _place(run), prompt)
 
 
 async def _watch(run: RunState, at: HookContext[Any], prompt: UserMessage) -> None:
@@ -54,7 +60,7 @@ async def before_turn(run: RunState) -> bool:
 
     All or nothing: where one of them fails, nothing is appended.
     """
-    context = run.context
+    context, said = run.context, list[UserMessage]()
     for hooks in run.hooks:
         text = await hooks.before_turn(replace(_place(run), context=context))
         if text is not None and not isinstance(text, str):
@@ -62,10 +68,11 @@ async def before_turn(run: RunState) -> bool:
                 f"{type(hooks).__name__}.before_turn must return a text or None, got {text!r:.200}"
             )
         if text:
-            context = context.append(UserMessage.of(text))
-    has_more = context is not run.context
-    run.context = context
-    return has_more
+            said.append(UserMessage.of(printable(text)))
+            context = context.append(said[-1])
+    if said:
+        run.say(*said)
+    return bool(said)
 
 
 async def before_model(run: RunState, request: ModelRequest) -> None:

@@ -15,7 +15,7 @@ from typing import TypeAlias, assert_never
 
 from agentkit import hooking
 from agentkit.asking import ModelTurn
-from agentkit.blocks import UserMessage
+from agentkit.blocks import UserMessage, printable
 from agentkit.bounds import Bounds
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
@@ -156,7 +156,7 @@ async def _begin(run: RunState, prompt: UserMessage | None, bounds: Bounds) -> l
     if prompt is not None:
         await hooking.guard_input(run, prompt)
         run.prompt = prompt.text
-        run.context = run.context.append(prompt)
+        run.say(prompt)
     await run.commit()
     if (guard := hooking.watch_input(run)) is not None:
         bounds.watch(guard)
@@ -253,7 +253,7 @@ def _again(run: RunState, turn: Turn, problem: BadOutput | Retry, choice: ToolCh
                 text=turn.message.text,
             )
         )
-    return AskAgain(UserMessage.of(_correction(turn, problem, choice)))
+    return AskAgain(UserMessage.of(printable(_correction(turn, problem, choice))))
 
 
 async def _call_tools(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:

@@ -443,15 +443,33 @@ class RunState:
         self.last_request, self.last_usage = request, length
         self._undo = None
 
-    def begin_epoch(self, context: Context, *, otherwise: Context | None = None) -> None:
+    def say(self, *messages: Message) -> None:
+        """Append what the model is told before its next turn.
+
+        It is said in the epoch before as well, where the model may yet refuse the new one.
+        """
+        self.context = self.context.append(*messages)
+        if self._undo is not None:
+            member, context, n_old, said = self._undo
+            self._undo = (member, context.append(*messages), n_old, said)
+
+    def begin_epoch(self, context: Context, *, otherwise: Message | None = None) -> None:
         """Go on with a context that was begun anew, and holds what was said before.
 
         Args:
             context: the new one.
-            otherwise: what to go on with if the model refuses it; by default the one before.
+            otherwise: what the model is told if it refuses the new one.
         """
-        kept = self.context if otherwise is None else otherwise
-        self._undo = (self.member, kept, self._n_old_messages, self._said_before)
+        # Where there is something to go back to already, the model may refuse both.
+        member, kept, n_old, said = self._undo or (
+            self.member,
+            self.context,
+            self._n_old_messages,
+            self._said_before,
+        )
+        if otherwise is not None:
+            kept = kept.append(otherwise)
+        self._undo = (member, kept, n_old, said)
         self._said_before = self.new_messages
         self.seen |= shown_uris(self.context)
         self._n_old_messages = len(context.messages)
@@ -459,10 +477,14 @@ class RunState:
         self.last_usage = None
         self.epoch += 1
 
-    def undo_epoch(self) -> bool:
+    async def undo_epoch(self) -> bool:
         """Go back to the context before the epoch, if nothing was answered in it. No more of them.
 
         For models that refuse it: older ones want the thinking of the last turn to be replayed.
+        It is kept before the model is asked again: who goes on must not ask for the same.
+
+        Raises:
+            JournalError: it could not be kept.
         """
         if self._undo is None:
             return False
@@ -471,6 +493,7 @@ class RunState:
         self.epoch += 1
         self.may_begin_epochs = False
         self.summary_not_before = sys.maxsize
+        await self.commit()
         return True
 
     @property

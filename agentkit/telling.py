@@ -36,9 +36,9 @@ def tell_changes(run: RunState, turn: int) -> ContextCompacted | None:
     if told is None:
         return None
     if told.anew is None:
-        run.context = told.appended
+        run.say(told.change)
         return None
-    run.begin_epoch(told.anew, otherwise=told.appended)
+    run.begin_epoch(told.anew, otherwise=told.change)
     run.member = run.member.behind(told.anew.front)
     run.context = run.context.append(told.message)
     return ContextCompacted(

@@ -50,7 +50,9 @@ class Telling:
     """Both ways to tell it, and which one is cheaper."""
 
     appended: Context
-    """The conversation, with the message at its end."""
+    """The conversation, with `change` at its end."""
+    change: UserMessage
+    """What has changed."""
     anew: Context | None
     """Its history behind the newest front, where that is cheaper."""
     message: UserMessage
@@ -165,6 +167,7 @@ def tell(
     )
     return Telling(
         appended=appended,
+        change=change,
         anew=anew if decision.action == "rebase" else None,
         message=message,
         sizes=sizes,

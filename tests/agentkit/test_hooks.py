@@ -566,3 +566,29 @@ async def test_hooks_see_what_is_left_of_the_limits() -> None:
     agent = Agent(model=model, instructions="x", tools=[add], hooks=[Sees()])
     await agent.run("Go.", limits=Limits(turns=5))
     assert seen == [5, 4]
+
+
+async def test_a_guard_that_watches_a_resumed_run_sees_the_prompt_and_not_what_hooks_said() -> None:
+    watched: list[str] = []
+
+    class House(Hooks):
+        async def watch_input(self, at: HookContext[Any], prompt: UserMessage) -> None:
+            watched.append(prompt.text)
+            if "password" in prompt.text:
+                raise Blocked("no")
+
+        async def before_turn(self, at: HookContext[Any]) -> str:
+            return "Be brief."
+
+    journal = MemoryJournal()
+    model = ScriptedModel([ModelError("overloaded"), *["It is 1234."] * 9])
+    house = House()
+    agent = Agent(name="a", instructions="i", model=model, hooks=[house], journal=journal)
+    for prompt, problem in (("Hello?", ModelError), ("The password?", Blocked)):
+        with pytest.raises(problem):
+            await agent.run(prompt, run_id=prompt)
+    with pytest.raises(Blocked):
+        await agent.resume("The password?")
+    result = await agent.resume("Hello?")
+    assert result.output == "It is 1234."
+    assert watched == ["Hello?", "The password?", "The password?", "Hello?"]
