@@ -34,13 +34,13 @@ class RequestRecord:
     """How often its conversation was begun anew before it, as far as the agent's object knows."""
     agent: str = ""
     """Who asked, if the conversation was handed over to another agent than the path names."""
-
-    @property
     is_turn: bool = False
     """Whether a turn of its run came of it. Summaries and answers that broke off are none."""
     guess: Quote | None = None
     """What limits count of it where the provider is silent; None: the provider says everything, or
     it did not begin to answer."""
+
+    @property
     def label(self) -> str:
         """The path as text, and who asked in its place."""
         return label_of(self.path, self.agent)
