@@ -3,7 +3,8 @@
 running.py        run, resume: Drive takes a run through its pauses; answers.py asks,
                   showing.py shows
 chatting.py       chat
-kept_runs.py      runs, show, cost; timeline.py: a run as rows; journals.py: where runs are
+kept_runs.py      runs, show, cost; timeline.py, transcript.py: a run as
+                  rows and as a conversation; journals.py: where runs are
 mcp_tools.py      mcp list, mcp call
 fake_provider.py  fake-provider; plan/: plan
 agents.py         from `my_app:MyAgent` to an agent; options.py: what several commands take
@@ -14,6 +15,8 @@ waits for a person, 130 interrupted. Imports of what a command needs are inside 
 """
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -35,8 +38,21 @@ for _command in (run, chat, resume, runs, show, cost, plan, fake_provider):
 app.add_typer(mcp, name="mcp")
 
 
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"agentkit {version('agentkit-radix')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
     """Agents whose prompt caching is a maintained invariant."""
 
 

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from agentkit.journal import Journal
     from agentkit.result import RunRecord
 
-_HELP = "/new begins a new conversation, /cost says what this one has cost, /quit ends"
+_HELP = (
+    "/new begins a new conversation, /cost says what this one has cost, /quit ends, /help says "
+    "this; another / is a part of what you say, and // says a /"
+)
 
 
 def chat(
@@ -71,10 +74,12 @@ def _talk(talk: Talk, runner: asyncio.Runner) -> None:
                 talk.begin_anew()
             case "/cost":
                 talk.say_cost()
-            case _ if line.startswith("/"):
+            case "/help":
                 say(_HELP)
+            case "":
+                pass
             case _:
-                _say(talk, runner, line)
+                _say(talk, runner, line[1:] if line.startswith("//") else line)
 
 
 def _say(talk: Talk, runner: asyncio.Runner, line: str) -> None:

@@ -93,8 +93,22 @@ def journal_to_read(given: str | None) -> Iterator[SqlJournal]:
         fail(f"no run was kept yet: there is no {default_place()}; name another with --journal")
     from agentkit.store import open_journal
 
+    if place is not None and (missing := _missing_file(place)) is not None:
+        fail(f"there is no journal {missing}: nothing was kept there")
     with open_journal(place or default_place()) as journal:
         yield journal
+
+
+def _missing_file(place: str) -> Path | None:
+    """Return the file that a place names, if there is none; to open it would make it."""
+    scheme, colon, path = place.partition("://")
+    if colon:
+        if not scheme.startswith("sqlite"):
+            return None
+        place = path.removeprefix("/").partition("?")[0]
+    if place in ("", ":memory:"):
+        return None
+    return None if Path(place).exists() else Path(place)
 
 
 def default_place() -> Path:

@@ -53,11 +53,17 @@ def runs(
 
 def show(
     name: options.RunName,
+    messages: Annotated[
+        bool, typer.Option("--messages", help="What was said, called and answered, instead.")
+    ] = False,
     as_json: options.AsJson = False,
     journal: options.Journal = None,
 ) -> None:
-    """Show a run and all below it: each request with what the cache did, and why."""
-    from agentkit.cli import timeline
+    """Show a run and all below it: each request with what the cache did, and why.
+
+    With --json both: the requests and the messages, whole.
+    """
+    from agentkit.cli import timeline, transcript
     from agentkit.cli.journals import journal_to_read, load_run
 
     with failures_as_exit_codes(), journal_to_read(journal) as kept:
@@ -65,7 +71,7 @@ def show(
         if as_json:
             typer.echo(json.dumps(timeline.to_json(saved), indent=2))
         else:
-            typer.echo(timeline.to_text(saved))
+            typer.echo((transcript if messages else timeline).to_text(saved))
 
 
 def cost(

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentkit.blocks import AssistantMessage, message_to_json
 from agentkit.caching.report import CacheReport, RequestRecord
+from agentkit.cli.transcript import messages_of
 from agentkit.observe.amounts import dollars, share_text, usd_text
 from agentkit.saved import SavedRun
 
@@ -70,10 +71,7 @@ def to_json(runs: Sequence[SavedRun]) -> dict[str, Any]:
 
 def said_by(run: SavedRun) -> list[AssistantMessage]:
     """Return the model's turns of a run, in order; what it said in a summary is none."""
-    messages = [*run.said_before, *run.context.messages[run.n_old_messages :]]
-    if run.open_turn is not None:
-        messages.append(run.open_turn.message)
-    return [message for message in messages if isinstance(message, AssistantMessage)]
+    return [message for message in messages_of(run) if isinstance(message, AssistantMessage)]
 
 
 def _run_lines(run: SavedRun, longest: int) -> Iterator[str]:
@@ -142,7 +140,6 @@ def _one_line(text: str, most: int = 100) -> str:
 
 def _run_json(run: SavedRun) -> dict[str, Any]:
     end = run.end
-    messages = [*run.said_before, *run.context.messages[run.n_old_messages :]]
     return {
         "run_id": run.run_id,
         "parent": run.parent,
@@ -152,14 +149,24 @@ def _run_json(run: SavedRun) -> dict[str, Any]:
         "user": run.user,
         "tenant": run.tenant,
         "prompt": run.prompt,
-        "turn": run.turn,
+        "turn": run.turn + 1,
         "began_at": run.began_at,
         "total_s": run.total_s,
         "answer": None if end is None or end.error is not None else end.text,
         "error": None if end is None else end.error,
         "requests": [_request_json(request) for request in run.requests],
-        "messages": [message_to_json(message) for message in messages],
+        "open_results": _open_results(run),
+        "messages": [message_to_json(message) for message in messages_of(run)],
     }
+
+
+def _open_results(run: SavedRun) -> list[dict[str, Any]]:
+    """Return the results that calls of the last turn have already, while others have none."""
+    results = () if run.open_turn is None else run.open_turn.results.values()
+    return [
+        {"call_id": each.call_id, "content": each.content, "is_error": each.is_error}
+        for each in results
+    ]
 
 
 def _request_json(request: RequestRecord) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class AgentView:
             case RunStarted() | ToolCallArguments() | UsageEvent() | CacheEvent() | ModelEnd():
                 pass
             case TurnEnd():
-                return self._turn_ended(event.turn)
+                return self._turn_ended(event)
             case TurnDropped() | AnswerRejected():
                 return self._asks_again(event)
             case ContextCompacted():
@@ -91,7 +91,8 @@ class AgentView:
                 assert_never(event)
         return None
 
-    def _turn_ended(self, turn: Turn) -> str:
+    def _turn_ended(self, event: TurnEnd) -> str:
+        turn = event.turn
         self.turns += 1
         self.usage = self.usage + turn.usage
         if turn.verdict is not None:
@@ -100,7 +101,7 @@ class AgentView:
         self.calls = {call.id: call.name for call in turn.message.calls}
         self.doing = self._waits_for()
         called = f"; calls {', '.join(self.calls.values())}" if self.calls else ""
-        return f"turn {self.turns}: {_turn_text(turn)}{called}"
+        return f"turn {event.index + 1}: {_turn_text(turn)}{called}"
 
     def _asks_again(self, event: TurnDropped | AnswerRejected) -> str:
         if isinstance(event, AnswerRejected):

@@ -44,7 +44,7 @@ def test_an_interrupt_stops_the_answer_and_not_the_conversation(cli: Cli) -> Non
 
 
 def test_commands_begin_anew_and_say_what_it_has_cost(cli: Cli) -> None:
-    result = cli("chat", "cli_app:Desk", input="one\n/cost\n/new\ntwo\n/what\n")
+    result = cli("chat", "cli_app:Desk", input="one\n/cost\n/new\ntwo\n/help\n")
     assert "You said 'two', after 1 messages." in result.stdout
     assert "desk" in result.stderr
     assert "1    " in result.stderr or "calls" in result.stderr
@@ -56,3 +56,13 @@ def test_an_answer_that_does_not_fit_is_said_to_be_none(cli: Cli) -> None:
     assert result.exit_code == 0, result.output
     assert "the answer is rejected: Your answer does not fit" in result.stderr
     assert result.stdout.split()[-2:] == ["many", "[4]"]
+
+
+def test_what_is_no_command_is_said_whatever_it_begins_with(cli: Cli) -> None:
+    lines = "/etc/hosts is what?\n//quit\n///\n \n/quit\n"
+    result = cli("chat", "cli_app:Desk", input=lines)
+    assert result.exit_code == 0, result.output
+    assert "You said '/etc/hosts is what?', after 1 messages." in result.stdout
+    assert "You said '/quit', after 3 messages." in result.stdout
+    assert "You said '//', after 5 messages." in result.stdout
+    assert result.stdout.count("You said") == 3

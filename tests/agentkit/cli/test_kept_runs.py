@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +106,61 @@ def test_a_bar_is_as_long_as_its_prompt(split: Split, bar: str) -> None:
 
 def test_a_long_text_is_one_short_line() -> None:
     assert timeline._one_line("a\n b" + "x" * 200, 5) == "a bxx..."
+
+
+def test_show_has_the_conversation_with_calls_and_results(cli: Cli, read: str) -> None:
+    text = cli("show", read, "--messages").stdout
+    assert text.splitlines() == [
+        f"desk  done  run {read}",
+        "  user: please read",
+        '  turn 1 calls delegate_to_reader {"task": "read it"}',
+        '  turn 1 calls add {"a": 1, "b": 2}',
+        "  delegate_to_reader: It says: closed.",
+        "  add: 3",
+        "  turn 2: The tool says: It says: closed.",
+        "",
+        *text.splitlines()[8:9],
+        "  user: read it",
+        "  turn 1: It says: closed.",
+    ]
+    assert text.splitlines()[8].startswith("desk/reader  done  run ")
+
+
+def test_show_has_what_a_paused_run_has_said_and_done_so_far(cli: Cli) -> None:
+    run_id = json.loads(cli("run", "cli_app:Desk", "pay", "--json").stdout)["run_id"]
+    lines = cli("show", run_id, "--messages").stdout.splitlines()
+    assert lines[-2:] == ['  turn 1 calls pay {"usd": 5}', "  pay: waits for a person"]
+    (run,) = json.loads(cli("show", run_id, "--json").stdout)["runs"]
+    assert run["messages"][-1]["kind"] == "assistant"
+    assert (run["turn"], run["open_results"]) == (1, [])
+
+
+def test_long_parts_of_a_conversation_are_cut(cli: Cli) -> None:
+    question = f"{'x' * 4_000}yz\nand so on"
+    run_id = json.loads(cli("run", "cli_app:Desk", question, "--json").stdout)["run_id"]
+    line = cli("show", run_id, "--messages").stdout.splitlines()[1]
+    assert line == f"  user: {'x' * 4_000}... (4,012 characters)"
+
+
+def test_turns_have_the_same_numbers_when_a_run_goes_on(cli: Cli) -> None:
+    paused = cli("run", "cli_app:Desk", "pay")
+    assert "turn 1: " in paused.stderr
+    run_id = json.loads(cli("runs", "--json").stdout)[0]["run_id"]
+    resumed = cli("resume", run_id, "cli_app:Desk", "--approve", "all", "--watch")
+    assert "desk: turn 2: " in resumed.stderr
+    assert "turn 1" not in resumed.stderr
+
+
+@pytest.mark.parametrize("place", ["typo.db", "sqlite:///typo.db"])
+@pytest.mark.parametrize("command", [("show", "r"), ("runs",), ("cost",)])
+def test_looking_at_a_journal_that_is_not_there_makes_none(
+    cli: Cli, place: str, command: tuple[str, ...]
+) -> None:
+    result = cli(*command, "--journal", place)
+    assert result.exit_code == 1
+    assert "there is no journal typo.db" in result.stderr
+    assert not Path("typo.db").exists()
+
+
+def test_the_version_is_said(cli: Cli) -> None:
+    assert cli("--version").stdout == f"agentkit {version('agentkit-radix')}\n"

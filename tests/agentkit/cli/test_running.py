@@ -193,6 +193,8 @@ def test_an_agents_own_journal_counts_where_nothing_else_is_said(
 def test_mistakes_end_with_one_line_that_says_the_fix(
     cli: Cli, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
+    if arguments[0] in ("show", "resume"):
+        cli("run", "cli_app:Heading", "x")
     result = cli(*arguments)
     assert result.exit_code == code, result.output
     assert says in result.stderr
