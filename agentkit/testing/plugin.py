@@ -7,6 +7,7 @@ runs. Fixtures: `scripted_model`, `wire_cassette`, `forbid_real_calls`. Markers:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
@@ -25,6 +26,8 @@ _HOSTS = "agentkit_allowed_hosts"
 _SECRETS = "agentkit_cassette_secrets"
 _RECORD = "--agentkit-record"
 _MODES = ("none", "new", "all")
+_PLAIN_NAME = re.compile(r"([\w.]+)(?:\[([\w.-]*)\])?")
+_LONGEST_NAME = 100
 _HAS_FAILED = pytest.StashKey[bool]()
 
 
@@ -142,6 +145,8 @@ def forbid_real_calls(request: pytest.FixtureRequest) -> Iterator[None]:
 def wire_cassette(request: pytest.FixtureRequest) -> Iterator[Player | Recorder]:
     """Replay the HTTP traffic of the test from `cassettes/MODULE/TEST.json` beside its file.
 
+    TEST has the names of the test, of its class and of its parameters.
+
     Requests must be the recorded ones, to the last byte of their bodies: a prefix that has changed
     fails the test. So does a recorded request that is not made. `--agentkit-record` records; no
     key, token or cookie is written down.
@@ -174,8 +179,18 @@ def wire_cassette(request: pytest.FixtureRequest) -> Iterator[Player | Recorder]
 
 
 def _cassette_path(request: pytest.FixtureRequest, name: str | None) -> Path:
-    test = name or re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
-    return request.path.parent / "cassettes" / request.path.stem / f"{test}.json"
+    return request.path.parent / "cassettes" / request.path.stem / f"{name or _own(request)}.json"
+
+
+def _own(request: pytest.FixtureRequest) -> str:
+    """Return a file name that no other test of the module has."""
+    test = request.node.name
+    if request.cls is not None:
+        test = f"{request.cls.__qualname__}.{test}"
+    if (plain := _PLAIN_NAME.fullmatch(test)) is not None and len(test) <= _LONGEST_NAME:
+        return "-".join(part for part in plain.groups() if part is not None)
+    readable = re.sub(r"[^\w.-]+", "-", test)[:_LONGEST_NAME].strip("-")
+    return f"{readable}-{hashlib.sha256(test.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
 
 
 def _is_forbidden(config: pytest.Config) -> bool:

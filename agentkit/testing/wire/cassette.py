@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentkit.testing.wire.compare import difference
+from agentkit.testing.wire.compressed import UnreadableBody, readable
 from agentkit.testing.wire.intercept import AsyncSend, Send, error_of, response_of
 from agentkit.testing.wire.pieces import joined_texts
 from agentkit.testing.wire.secrets import Scrubber
@@ -115,7 +117,11 @@ class Player:
         return self._answer(request, body)
 
     def _answer(self, request: Any, body: bytes) -> Any:
-        self._scrubber.learn(request.headers.multi_items(), str(request.url))
+        headers = list(request.headers.multi_items())
+        self._scrubber.learn(headers, str(request.url))
+        with contextlib.suppress(UnreadableBody):  # such a one was not recorded
+            body = readable(body, headers, "the request")
+        self._scrubber.learn_body(body)
         found = self._found(request.method, self._scrubber.url(str(request.url)), body)
         chunks = _Replayed(request, found)
         return response_of(request, found.status, found.response_headers.items(), chunks)
@@ -166,8 +172,10 @@ class Recorder:
         """Write what was recorded. Requests that failed before a response are left out.
 
         Raises:
-            SecretInStream: nothing is written.
+            SecretInStream, UnreadableBody: nothing is written.
         """
+        for kept in self._recorded:
+            kept.teach(self._scrubber)
         found = [kept.interaction(self._scrubber) for kept in self._recorded]
         value = {
             "version": _VERSION,
@@ -231,14 +239,21 @@ class _Recorded:
         """Close the real response."""
         await self._response.stream.aclose()
 
+    def teach(self, scrubber: Scrubber) -> None:
+        """Let a scrubber see the secrets that have names in the bodies."""
+        scrubber.learn_body(self._request_body(scrubber))
+        if self._response is not None:
+            scrubber.learn_body(self._response_body(scrubber))
+
     def interaction(self, scrubber: Scrubber) -> Interaction | None:
         """Return it without secrets; None if there was no response."""
         if self._response is None:
             return None
-        whole = b"".join(self._chunks)
+        whole = self._response_body(scrubber)
         clean = scrubber.data(whole)
         # A secret may lie across a border of chunks: then those are lost, and not the secret.
-        chunks = tuple(self._chunks) if clean == whole else tuple(clean.splitlines(keepends=True))
+        is_same = clean == b"".join(self._chunks)
+        chunks = tuple(self._chunks) if is_same else tuple(clean.splitlines(keepends=True))
         if any(scrubber.text(text) != text for text in joined_texts(clean)):
             raise SecretInStream(
                 f"the answer to {scrubber.url(str(self._request.url))} spells a secret over "
@@ -249,12 +264,21 @@ class _Recorded:
             method=self._request.method,
             url=scrubber.url(str(self._request.url)),
             request_headers=scrubber.request_headers(self._headers),
-            body=scrubber.data(self._body),
+            body=scrubber.data(self._request_body(scrubber)),
             status=self._response.status_code,
             response_headers=scrubber.response_headers(self._response.headers.multi_items()),
             chunks=chunks,
             breaks=self._breaks,
         )
+
+    def _request_body(self, scrubber: Scrubber) -> bytes:
+        url = scrubber.url(str(self._request.url))
+        return readable(self._body, self._headers, f"the request to {url}")
+
+    def _response_body(self, scrubber: Scrubber) -> bytes:
+        url = scrubber.url(str(self._request.url))
+        headers = self._response.headers.multi_items()
+        return readable(b"".join(self._chunks), headers, f"the answer to {url}")
 
 
 class _Replayed:

@@ -327,3 +327,49 @@ def test_fails(wire_cassette):
     changed = pytester.runpytest("-k", "two")
     changed.assert_outcomes(passed=1, errors=1)
     changed.stdout.fnmatch_lines(["*recorded in *shared.json, and not asked for: GET https*"])
+
+
+def test_each_test_has_a_recording_of_its_own(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CI", "AGENTKIT_RECORD"):
+        monkeypatch.delenv(name, raising=False)
+
+    def answer(transport: object, request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, content=request.read())
+
+    monkeypatch.setattr(httpx2.HTTPTransport, "handle_request", answer)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    pytester.makepyfile(
+        test_wire="""
+import httpx2, pytest
+
+pytestmark = pytest.mark.wire_cassette
+
+def say(text):
+    with httpx2.Client() as http:
+        assert http.post("https://provider.invalid", content=text).text == text
+
+class TestA:
+    def test_it(self):
+        say("a")
+
+class TestB:
+    def test_it(self):
+        say("b")
+
+    class TestC:
+        def test_it(self):
+            say("c")
+
+@pytest.mark.parametrize("text", ["x/y", "x y", "x-y", "x-y-", "x" * 300, "x" * 301])
+def test_it(text):
+    say(text)
+"""
+    )
+    pytester.runpytest("--agentkit-record=all").assert_outcomes(passed=9)
+    found = sorted(os.listdir(pytester.path / "cassettes" / "test_wire"))
+    assert len(found) == 9
+    plain = {"TestA.test_it", "TestB.test_it", "TestB.TestC.test_it", "test_it-x-y", "test_it-x-y-"}
+    assert {f"{name}.json" for name in plain} < set(found)
+    pytester.runpytest().assert_outcomes(passed=9)
