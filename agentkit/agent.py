@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import MappingProxyType, TracebackType
-from typing import Any, Generic, TypeAlias, cast, get_args, get_origin
+from typing import Any, Generic, Literal, TypeAlias, cast, get_args, get_origin
 
 from typing_extensions import TypeVar, Unpack
 
@@ -29,6 +29,7 @@ from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.output import OutputType
 from agentkit.result import RunResult
+from agentkit.resuming import abandoned
 from agentkit.saved import Answer, Answers, Memory, PausedRun
 from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
@@ -151,6 +152,14 @@ class Agent(Generic[Deps, Output]):
     """Keeps each step of a run, so that it can be resumed. The root agent's counts."""
     telemetry: Telemetry | None = None
     """Traces runs. The root agent's counts."""
+    on_front_change: Literal["refuse", "epoch"] = "refuse"
+    """What happens to conversations and waiting runs of before, once rules, tools or role differ.
+
+    Their requests would begin with other bytes. `"refuse"` raises `ContextMismatch`; `"epoch"` goes
+    on with the front as it is now and the history as it was: a new epoch, which an event tells
+    (`ContextCompacted`, with the cause "front"), and whose history is written to the cache once
+    more. The root agent's counts.
+    """
     deps: Deps
     """What the tools need: connections, settings, the user's identity. The model never sees it.
 
@@ -188,6 +197,7 @@ class Agent(Generic[Deps, Output]):
         hooks: Sequence[Hooks] | None = None,
         journal: Journal | None = None,
         telemetry: Telemetry | None = None,
+        on_front_change: Literal["refuse", "epoch"] | None = None,
     ) -> None:
         if deps is not None or not hasattr(self, "deps"):
             self.deps = deps
@@ -293,6 +303,33 @@ class Agent(Generic[Deps, Output]):
         """Like `resume`, and yields events as they happen."""
         options = RunOptions(resume=paused, answers=answers or {}, journal=journal, limits=limits)
         return RunStream(self, None, options)
+
+    async def abandon(self, run: PausedRun | str, *, journal: Journal | None = None) -> Context:
+        """End a run that waits, failed, or lost its process, so that its session is free.
+
+        It is kept as failed. Calls without a result say that they were not run, or that nobody
+        knows whether they had an effect. A process that is at the run fails at its next step.
+
+        Args:
+            run: the run, e.g. `error.paused`; or its id, if it is in the journal.
+            journal: where the run is; the agent's own by default.
+
+        Returns:
+            The conversation, which can be gone on with.
+
+        Raises:
+            JournalError: the run is unknown, or has gone on since it was paused.
+            ContextMismatch: another agent began it.
+            ConfigurationError: it is done, or a part of another run.
+        """
+        with self.holding(run.run_id if isinstance(run, PausedRun) else run):
+            runs = await abandoned(self.name, run, journal or self.journal)
+        return runs[0].context
+
+    def abandon_sync(self, run: PausedRun | str, *, journal: Journal | None = None) -> Context:
+        """`abandon` for programs without an event loop."""
+        self._check_no_loop("abandon")
+        return asyncio.run(self.abandon(run, journal=journal))
 
     async def __aenter__(self) -> Agent[Deps, Output]:
         """Connect the team's MCP servers once, for many runs."""
@@ -551,6 +588,7 @@ _CONFIGURATION = frozenset(
         "max_turns",
         "model",
         "name",
+        "on_front_change",
         "output_type",
         "rules",
         "settings",

@@ -15,7 +15,7 @@ from agentkit.open_turn import OpenTurn
 from agentkit.resuming import taken_up
 from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
 from agentkit.state import RunServices, RunState
-from agentkit.team.pinned import as_begun
+from agentkit.team.renewing import going_on, run_going_on
 from agentkit.used_before import restore_budget
 
 if TYPE_CHECKING:
@@ -120,28 +120,44 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
         memory = agent.memory_of(given)
     elif (last := await _last_of_session(root, options, services)) is not None:
         given, memory = OpenTurn.closed(last), last.memory
-    run = _begun(root, given, options, services, budget)
-    if given is not None:
-        run.recall(memory)
+    if given is None:
+        begun = root.begun()
+        return RunState(
+            member=begun.member,
+            context=begun.member.front,
+            version=begun.version,
+            epoch=begun.epoch,
+            **_common(root, options, services, budget),
+        )
+    member, renewal = going_on(root, given, renews=agent.on_front_change == "epoch")
+    context = given.fork() if renewal is None else renewal.context
+    run = RunState(member=member, context=context, **_common(root, options, services, budget))
+    run.recall(memory)
+    if renewal is not None:
+        run.begin_anew(renewal)
     return run
 
 
 async def _resumed(
     agent: Agent[Any, Any], root: Member, given: PausedRun | str, options: RunOptions
 ) -> RunState:
-    journal = _journal(agent, options)
-    member, paused = await taken_up(root, given, options.answers, journal)
-    saved = paused.runs[0]
+    journal, renews = _journal(agent, options), agent.on_front_change == "epoch"
+    paused = await taken_up(root, given, options.answers, journal, renews=renews)
+    member, saved, renewal = run_going_on(root, paused.runs[0], renews=renews)
     services = RunServices(
         journal=journal,
         telemetry=agent.telemetry,
         user=saved.user,
         saved={run.run_id: run for run in paused.runs},
         answers=answers_by_run(paused, options.answers),
+        renews=renews,
     )
     budget = Budget(options.limits or agent.limits or Limits())
     restore_budget(budget, paused.runs)
-    return RunState.restored(member, saved, services, budget)
+    run = RunState.restored(member, saved, services, budget)
+    if renewal is not None:
+        run.begin_anew(renewal)
+    return run
 
 
 async def _check_new(run_id: str | None, journal: Journal | None) -> None:
@@ -152,31 +168,16 @@ async def _check_new(run_id: str | None, journal: Journal | None) -> None:
         )
 
 
-def _begun(
-    member: Member,
-    given: Context | None,
-    options: RunOptions,
-    services: RunServices,
-    budget: Budget,
-) -> RunState:
-    """Return a run of a new conversation, or of a given one with the toolset it was begun with."""
-    common: Mapping[str, Any] = {
+def _common(
+    member: Member, options: RunOptions, services: RunServices, budget: Budget
+) -> Mapping[str, Any]:
+    return {
         "path": (member.name,),
         "run_id": options.run_id,
         "session": options.session,
         "services": services,
         "budget": budget,
     }
-    if given is None:
-        begun = member.begun()
-        return RunState(
-            member=begun.member,
-            context=begun.member.front,
-            version=begun.version,
-            epoch=begun.epoch,
-            **common,
-        )
-    return RunState(member=as_begun(member, given), context=given.fork(), **common)
 
 
 def _journal(agent: Agent[Any, Any], options: RunOptions) -> Journal | None:
@@ -194,6 +195,7 @@ async def _last_of_session(
     if last is not None and last.status in ("running", "paused"):
         raise JournalError(
             f"the session {session!r} has the run {last.run_id!r}, which is {last.status}: "
-            f"first resume it with agent.resume({last.run_id!r})"
+            f"first resume it with await agent.resume({last.run_id!r}), or end it with "
+            f"await agent.abandon({last.run_id!r})"
         )
     return last

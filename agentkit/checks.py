@@ -55,6 +55,8 @@ def check_configuration(agent: Agent[Any, Any]) -> None:
     if not isinstance(agent.settings, Settings):
         raise _wrong(agent, "settings", "must be Settings(...)")
     _check_control(agent)
+    if agent.on_front_change not in ("refuse", "epoch"):
+        raise _wrong(agent, "on_front_change", 'must be "refuse" or "epoch"')
     if not isinstance(agent.compaction, CompactionRule | None):
         raise _wrong(agent, "compaction", "must be CompactionRule(...), or None for never")
     for limit, least in _LIMITS.items():

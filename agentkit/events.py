@@ -214,8 +214,9 @@ class ContextCompacted:
     tokens_before: int
     tokens_after: int
     """Estimated; what the next request reports is exact."""
-    cause: Literal["length", "documents"] = "length"
-    """What made it worth it: the conversation was too long, or its documents have changed."""
+    cause: Literal["length", "documents", "front"] = "length"
+    """What made it worth it: the conversation was too long, or its documents have changed; or its
+    agent has (`on_front_change`), so that it cannot go on otherwise."""
     reason: str
     advice: str | None = None
     """A way of the provider's own that would cost less; the adapter's options turn it on."""

@@ -150,9 +150,10 @@ async def _run(
 
 async def _begin(run: RunState, prompt: UserMessage | None, bounds: Bounds) -> list[Event]:
     """Append the prompt, behind what has changed; returns the events that say so."""
-    events: list[HandedOff | ContextCompacted | None] = []
+    events: list[HandedOff | ContextCompacted | None] = [run.began_anew]
+    run.began_anew = None
     if run.open is None:
-        events = [hand_over(run), tell_changes(run, run.turn)]
+        events += [hand_over(run), tell_changes(run, run.turn)]
     if prompt is not None:
         await hooking.guard_input(run, prompt)
         run.prompt = prompt.text

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
-from agentkit.blocks import Message
+from agentkit.blocks import Message, ToolResult
 from agentkit.errors import ConfigurationError, ContextMismatch
 from agentkit.journal import Journal, JournalError
-from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
+from agentkit.open_turn import OpenTurn
+from agentkit.saved import Answers, PausedRun, SavedEnd, SavedRun, answers_by_run
 from agentkit.team.members import Member
-from agentkit.team.pinned import as_begun
+from agentkit.team.pinned import mismatch, pinned
 
 
 async def taken_up(
-    root: Member, given: PausedRun | str, answers: Answers, journal: Journal | None
-) -> tuple[Member, PausedRun]:
-    """Return who goes on, behind the front of the run, and the run as the journal has it.
+    root: Member,
+    given: PausedRun | str,
+    answers: Answers,
+    journal: Journal | None,
+    *,
+    renews: bool,
+) -> PausedRun:
+    """Return the run as the journal has it; it is the caller's from now on.
 
     Raises:
         ContextMismatch: another agent began it, or this one has changed since.
@@ -26,25 +33,72 @@ async def taken_up(
     def check(runs: tuple[SavedRun, ...]) -> None:
         if isinstance(given, PausedRun):
             _check_place(given, runs)
-        _check_root(root, runs[0])
+        _check_root(root.name, runs[0])
         _check_answers(PausedRun(runs=runs), answers)
 
     known = await _known(given, journal)
     check(known)
-    member = as_begun(root, known[0].context)
+    if not renews and pinned(root, known[0].context) is None:
+        raise mismatch(root, known[0].context)
     if journal is None:
-        return member, PausedRun(runs=known)
-    runs = await journal.claim(known[0].run_id, check)
-    if runs[0].context.front != known[0].context.front:  # it began anew a moment ago
-        member = as_begun(root, runs[0].context)
-    return member, PausedRun(runs=runs)
+        return PausedRun(runs=known)
+    return PausedRun(runs=await journal.claim(known[0].run_id, check))
+
+
+async def abandoned(
+    name: str, given: PausedRun | str, journal: Journal | None
+) -> tuple[SavedRun, ...]:
+    """End a run that waits or was cut off, with all below it; returns them as they are then.
+
+    Raises:
+        JournalError: the run is unknown, or has gone on.
+        ContextMismatch: another agent than `name` began it.
+        ConfigurationError: it is a part of another run, or it is done.
+    """
+
+    def check(runs: tuple[SavedRun, ...]) -> None:
+        if isinstance(given, PausedRun):
+            _check_place(given, runs)
+        _check_root(name, runs[0])
+        if runs[0].status == "done":
+            raise ConfigurationError(
+                f"run {runs[0].run_id!r} is done, so there is nothing to abandon"
+            )
+
+    runs = await _known(given, journal)
+    check(runs)
+    if journal is not None:
+        runs = await journal.claim(runs[0].run_id, check)
+    ended = tuple(map(_ended, runs))
+    # Those below first: until the root has ended, all of it can be done again.
+    for before, run in reversed(list(zip(runs, ended, strict=True))):
+        if journal is not None and run is not before:
+            await journal.save(run)
+    return ended
+
+
+def _ended(run: SavedRun) -> SavedRun:
+    """Return a run that does not go on, with a result for each call. Idempotent."""
+    if run.status == "done" or (run.status == "failed" and run.open_turn is None):
+        return run
+    context, n_turns = run.context, run.turn
+    if run.open_turn is not None:
+        turn = OpenTurn(run.open_turn.message, run.open_turn)
+        for call in turn.message.calls:
+            if call.id in turn.waiting:
+                turn.results[call.id] = ToolResult(
+                    call_id=call.id, name=call.name, content=_NOT_AGREED, is_error=True
+                )
+        context, n_turns = context.append(turn.message, turn.answer()), n_turns + 1
+    end = SavedEnd(error="Abandoned: the run was ended before it had an answer")
+    return replace(run, status="failed", end=end, context=context, open_turn=None, turn=n_turns)
 
 
 async def _known(given: PausedRun | str, journal: Journal | None) -> tuple[SavedRun, ...]:
     if isinstance(given, str):
         if journal is None:
             raise ConfigurationError(
-                f"resume({given!r}) needs the journal that has the run: give journal=..."
+                f"the run {given!r} is only known by its journal: give journal=..."
             )
         if not (known := await journal.load(given)):
             raise JournalError(f"there is no run {given!r} in this journal")
@@ -57,14 +111,14 @@ async def _known(given: PausedRun | str, journal: Journal | None) -> tuple[Saved
     return known or given.runs
 
 
-def _check_root(root: Member, saved: SavedRun) -> None:
+def _check_root(name: str, saved: SavedRun) -> None:
     if saved.parent is not None:
         raise ConfigurationError(
             f"run {saved.run_id!r} is a part of run {saved.parent!r}: resume that one"
         )
-    if saved.agent != root.name:
+    if saved.agent != name:
         raise ContextMismatch(
-            f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {root.name!r}"
+            f"run {saved.run_id!r} was begun by agent {saved.agent!r}, not by {name!r}"
         )
 
 
@@ -107,3 +161,6 @@ def _check_place(given: PausedRun, runs: tuple[SavedRun, ...]) -> None:
 def _places(runs: Iterable[SavedRun]) -> Mapping[str, object]:
     """Where each of the runs is."""
     return {run.run_id: (run.status, run.turn, run.context.digest, run.open_turn) for run in runs}
+
+
+_NOT_AGREED = "This call was not run: the run was ended before anybody had agreed to it."

@@ -16,7 +16,7 @@ from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import RestoredFailure
-from agentkit.events import Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
+from agentkit.events import ContextCompacted, Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
 from agentkit.journal import Journal, JournalError
 from agentkit.keeping import Keeper
 from agentkit.knowledge.shown import shown_uris
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from agentkit.models.base import ModelRequest
     from agentkit.quoting import RequestEstimate
     from agentkit.team.members import Member
+    from agentkit.team.renewing import Renewal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class RunServices:
     journal: Journal | None = None
     telemetry: Telemetry | None = None
     user: str = ""
+    renews: bool = False
+    """Whether runs whose agents have changed go on with them as they are now, in a new epoch."""
     saved: Mapping[str, SavedRun] = field(default_factory=dict)
     """The runs that are gone on with, by id."""
     answers: Mapping[str, Mapping[str, Answer]] = field(default_factory=dict)
@@ -141,6 +144,8 @@ class RunState:
         self._n_old_messages = len(context.messages)
         self._said_before: tuple[Message, ...] = ()
         """What this run added in the epochs before."""
+        self.began_anew: ContextCompacted | None = None
+        """That its agent had changed, until an event has told that."""
         self._undo: tuple[Member, Context, int, tuple[Message, ...]] | None = None
         """What `begin_epoch` has replaced, until the model has answered in the new epoch."""
         self._requests: list[RequestRecord] = []
@@ -210,14 +215,20 @@ class RunState:
 
     def _restore_below(self, saved: SavedRun) -> None:
         from agentkit.team.joining import found_below
+        from agentkit.team.renewing import run_going_on
 
-        member = found_below(self.member, saved)
+        member, renewal = found_below(self.member, saved), None
         if member is None:
-            return  # its agent is gone or has changed: the call that began it begins anew
+            child = self.member.children.get(saved.agent)
+            if child is None or saved.agent in self.member.forked or not self.services.renews:
+                return  # its agent is gone or has changed: the call that began it begins anew
+            member, saved, renewal = run_going_on(child, saved, renews=True)
         budget = self.budget.below(member.agent.limits)
         if budget is not self.budget:
             restore_budget(budget, subtree(saved, self.services.saved))
         below = RunState.restored(member, saved, self.services, budget, self._team_hooks)
+        if renewal is not None:
+            below.begin_anew(renewal)
         self._below.append(below)
         self._known[below.run_id] = below
 
@@ -476,6 +487,19 @@ class RunState:
         self.context = context
         self.last_usage = None
         self.epoch += 1
+
+    def begin_anew(self, renewal: Renewal) -> None:
+        """Note that the context is a new epoch, behind the front that the agent has now.
+
+        There is no way back: the agent cannot go on with the old one.
+        """
+        from agentkit.team.joining import keep_role
+
+        self.epoch += 1
+        self.version, self.seen = renewal.version, self.seen | renewal.shown
+        self.last_usage = None
+        self.began_anew = renewal.event
+        keep_role(self)
 
     async def undo_epoch(self) -> bool:
         """Go back to the context before the epoch, if nothing was answered in it. No more of them.

@@ -48,7 +48,7 @@ def as_begun(member: Member, given: Context) -> Member:
         ContextMismatch: it was begun differently.
     """
     if (found := pinned(member, given)) is None:
-        raise _mismatch(member, given)
+        raise mismatch(member, given)
     return found
 
 
@@ -71,17 +71,23 @@ def _fixed(front: Context, member: Member) -> list[str]:
     return [segment.digest for segment in front if segment.tier not in free]
 
 
-def _mismatch(member: Member, given: Context) -> ContextMismatch:
+def mismatch(member: Member, given: Context) -> ContextMismatch:
     """Return the error that says how a context's front differs from its agent's."""
-    front = member.front
-    n_equal = given.front.common_length(front)
     return ContextMismatch(
         f"the context cannot be continued by agent {member.name!r}: "
-        f"{_difference(given.front.segments[n_equal:], front.segments[n_equal:])}, "
-        "so nothing after that could be read from a cache; "
-        "continue it with the agent that began it, begin a new epoch with "
-        "agentkit.team.begin_epoch(agent, context), or begin a new context"
+        f"{difference(given, member)}, so nothing after that could be read from a cache; "
+        "continue it with the agent that began it, or say that a new epoch may begin: "
+        'on_front_change="epoch", or for one run '
+        "context=await agentkit.team.begin_epoch(agent, context). A run that waits is ended with "
+        "await agent.abandon(run_id)"
     )
+
+
+def difference(given: Context, member: Member) -> str:
+    """Say how a context's front differs from its agent's."""
+    front = member.front
+    n_equal = given.front.common_length(front)
+    return _difference(given.front.segments[n_equal:], front.segments[n_equal:])
 
 
 def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:

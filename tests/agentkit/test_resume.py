@@ -129,7 +129,7 @@ async def test_what_is_no_run_is_told(resumed: Any, error: Any, problem: str) ->
 
 
 async def test_an_id_needs_a_journal() -> None:
-    with pytest.raises(ConfigurationError, match="needs the journal that has the run"):
+    with pytest.raises(ConfigurationError, match="only known by its journal"):
         await clerk(ScriptedModel([])).resume(RUN_ID)
 
 
@@ -291,7 +291,9 @@ async def test_a_session_whose_run_waits_is_not_gone_on_with() -> None:
     journal = MemoryJournal()
     agent = clerk(ScriptedModel([Call("pay", {"to": "Ada", "eur": 1})]), journal, tools=Log().tools)
     paused = await _paused(agent, session="s")
-    with pytest.raises(JournalError, match=f"first resume it with agent.resume\\('{paused.run_id}"):
+    with pytest.raises(
+        JournalError, match=f"first resume it with await agent.resume\\('{paused.run_id}"
+    ):
         await agent.run("Second.", session="s")
 
 
