@@ -293,6 +293,17 @@ _BLOCKS: Mapping[str, type[Block]] = {
 def _check_source(what: str, data: str | None, url: str | None) -> None:
     if (data is None) == (url is None):
         raise ContextError(f"{what} needs either data (base64) or url, got both or neither")
+    if isinstance(data, bytes | bytearray):
+        name = ", name=..." if what == "File" else ""
+        raise ContextError(
+            f"{what}.data is the text of base64, got bytes; use "
+            f"{what}.of_bytes(data, media_type{name})"
+        )
+    if isinstance(data, str) and data.startswith("data:"):
+        raise ContextError(
+            f"{what}.data is base64 alone, got the data URL {data!r:.40}; give what follows its "
+            "comma"
+        )
     for name, text in (("data", data), ("url", url)):
         _check_text(f"{what}.{name}", text or "")
 

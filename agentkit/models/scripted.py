@@ -40,6 +40,9 @@ class ScriptedModel:
         label: what reports call the model.
         chunk: characters in one delta.
         siblings_start_together: see `Model`.
+
+    Raises:
+        TypeError: what is no step is in the script.
     """
 
     def __init__(
@@ -119,6 +122,8 @@ class ScriptedModel:
         if queue:
             return queue.popleft()
         problem = f"call {len(self.calls)}, by agent {request.agent!r}, has no step in the script"
+        if _ANY not in self._script and repr(request.agent) not in self._script:
+            problem += f", which has steps for: {', '.join(self._script) or 'nobody'}"
         self._unexpected.append(problem)
         raise UnexpectedCall(f"{problem}; the context ends with {_tail(request)}")
 
@@ -141,6 +146,7 @@ def reply_of(step: Step, request: ModelRequest) -> Reply:
         case _ if callable(step):
             return reply_of(step(request), request)
         case _:
+            _check_step(step)
             return Reply(parts=tuple(step))
 
 
@@ -151,10 +157,32 @@ def _queues(
     script: Sequence[Step] | Mapping[str, Sequence[Step]],
 ) -> dict[str, deque[Step]]:
     if isinstance(script, Mapping):
-        return {repr(agent): deque(steps) for agent, steps in script.items()}
-    if isinstance(script, str):
-        raise TypeError(f"a script is a list of steps, got the string {script!r}; use [{script!r}]")
-    return {_ANY: deque(script)}
+        return {repr(agent): _queue(steps) for agent, steps in script.items()}
+    return {_ANY: _queue(script)}
+
+
+def _queue(steps: Sequence[Step]) -> deque[Step]:
+    if isinstance(steps, str):
+        raise TypeError(f"a script is a list of steps, got the string {steps!r}; use [{steps!r}]")
+    if not isinstance(steps, Sequence):
+        raise TypeError(f"a script is a list of steps, got {steps!r:.200}")
+    for step in steps:
+        _check_step(step)
+    return deque(steps)
+
+
+def _check_step(step: object) -> None:
+    if isinstance(step, type):
+        raise TypeError(f"a step of a script cannot be the class {step.__name__}; make one of it")
+    if isinstance(step, str | Say | Call | Reply | Exception) or callable(step):
+        return
+    is_list = isinstance(step, Sequence) and not isinstance(step, bytes | bytearray)
+    if not (is_list and all(isinstance(part, Say | Call) for part in step)):
+        raise TypeError(
+            "a step of a script is a str, Say, Call, Reply, an exception, a list of Say and Call, "
+            f"or a function of the request; got {step!r:.200}. An answer in JSON is given as text, "
+            "e.g. json.dumps(...) or model.model_dump_json()"
+        )
 
 
 def _tail(request: ModelRequest) -> str:

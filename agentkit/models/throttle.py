@@ -7,6 +7,7 @@ first. Waiting costs nothing there: the request is not sent yet.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections import deque
@@ -18,11 +19,13 @@ from agentkit.caching.times import RealTime, Time
 from agentkit.errors import ConfigurationError, ModelError
 from agentkit.events import UsageEvent
 from agentkit.models.base import Model
-from agentkit.models.rates import LONGEST_S, Bucket, Kind, RateLimits, Told, Window
+from agentkit.models.rates import EXACT_S, LONGEST_S, Bucket, Kind, RateLimits, Told, Window
 from agentkit.models.resolve import resolve_model
 from agentkit.models.routes import leaves
 from agentkit.usage import Usage
 
+_LOOK_S = 1.0
+"""How often is looked whether the event loop of who is first still exists, if it is another."""
 _WEIGHT = 0.3
 """Of the latest request, in what is expected of the next."""
 
@@ -82,7 +85,8 @@ def limit_rates(model: str | Model, limits: RateLimits) -> Model:
     A model string names one object in the whole process, so this holds for all its agents.
 
     Raises:
-        ConfigurationError: requests to the model do not wait for anything.
+        ConfigurationError: requests to the model do not wait for anything, or the limits are no
+            `RateLimits`.
         UnknownModel: the string names nothing we know.
     """
     resolved = resolve_model(model)
@@ -130,6 +134,11 @@ class Throttle:
 
     @limits.setter
     def limits(self, limits: RateLimits) -> None:
+        if not isinstance(limits, RateLimits):
+            raise ConfigurationError(
+                "rates are given as RateLimits, e.g. RateLimits(requests_per_minute=60), "
+                f"got {limits!r}"
+            )
         with self._lock:
             self._limits = limits
             now_s = self._now_s()
@@ -159,7 +168,7 @@ class Throttle:
     async def enter(self) -> Slot:
         """Wait until it is a request's turn. Cancelled, it leaves the line."""
         with self._lock:
-            if not self._waiting and self._wait_s() == 0:
+            if self._first() is None and self._wait_s() == 0:
                 return Slot(self, 0.0, self._take())
             waiter = _Waiter(asyncio.get_running_loop())
             self._waiting.append(waiter)
@@ -167,14 +176,15 @@ class Throttle:
         try:
             while True:
                 with self._lock:
-                    wait_s = self._wait_s() if self._waiting[0] is waiter else math.inf
+                    wait_s = self._turn_s(waiter)
                     if wait_s == 0:
                         return Slot(self, self._now_s() - came_s, self._take())
                     waiter.woken = waiter.loop.create_future()
                 await self._pause(waiter, wait_s)
         finally:
             with self._lock:
-                self._waiting.remove(waiter)
+                with contextlib.suppress(ValueError):  # its loop was closed, and it is gone
+                    self._waiting.remove(waiter)
                 self._wake_first()
 
     def told(self, limits: Iterable[Told]) -> None:
@@ -192,6 +202,14 @@ class Throttle:
             with self._lock:
                 self._not_before_s = max(self._not_before_s, self._now_s() + wait_s)
 
+    def _turn_s(self, waiter: _Waiter) -> float:
+        """Return for how long one that waits has to, before it looks again."""
+        first = self._first()
+        if first is waiter:
+            return self._wait_s()
+        # Another loop may be closed without a word.
+        return math.inf if first is None or first.loop is waiter.loop else _LOOK_S
+
     def _wait_s(self) -> float:
         """Return for how long the first has to wait; infinite: until another one has ended."""
         most = self._limits.max_concurrent
@@ -203,7 +221,8 @@ class Throttle:
             waits += [
                 bound.wait_s(self._expected.get(kind, 0.0), now_s) for kind, bound in bounds.items()
             ]
-        return max(0.0, *waits)
+        wait_s = max(waits)
+        return wait_s if wait_s > EXACT_S else 0.0
 
     def _take(self) -> dict[Kind, float]:
         now_s = self._now_s()
@@ -242,9 +261,19 @@ class Throttle:
             found["tokens"] = n_input + n_output
         return found
 
+    def _first(self) -> _Waiter | None:
+        """Return whose turn it is. Who waits in a loop that was closed will not come for it."""
+        while self._waiting and self._waiting[0].loop.is_closed():
+            self._waiting.popleft()
+        return self._waiting[0] if self._waiting else None
+
     def _wake_first(self) -> None:
-        if self._waiting:
-            self._waiting[0].wake()
+        while (first := self._first()) is not None:
+            try:
+                first.wake()
+            except RuntimeError:  # its loop was closed just now
+                continue
+            return
 
     async def _pause(self, waiter: _Waiter, wait_s: float) -> None:
         if math.isinf(wait_s):

@@ -89,7 +89,7 @@ def _explained(
     calls: Sequence[ModelCall],
     label: str,
 ) -> str:
-    best = _best_ratio(calls)
+    best = _best_ratio(calls, records)
     lines = [
         f"{label} would read {report.hit_ratio or 0.0:.1%} of the input, and not {wanted:.1%}; a "
         f"cache that loses nothing would read {best:.1%} of it"
@@ -114,13 +114,21 @@ def _why(verdict: Verdict) -> str:
     return f"{shortfall.cause}, {shortfall.lost_tokens:,} tokens: {shortfall.detail}{place}"
 
 
-def _best_ratio(calls: Sequence[ModelCall]) -> float:
-    """Return what a cache of whole segments would read that is never late and loses nothing."""
+def _best_ratio(calls: Sequence[ModelCall], records: Sequence[RequestRecord]) -> float:
+    """Return what a cache would read that is never late and loses nothing.
+
+    It reads whole segments. The share of each request is that of the bytes, its tokens are those
+    of the simulated provider, which may read a part of a segment too.
+    """
     from agentkit.models.doubles import PerfectCache
 
     cache = PerfectCache()
-    total = Usage.total(cache.count(call.request) for call in calls)
-    return total.hit_ratio or 0.0
+    total = best = 0.0
+    for call, record in zip(calls, records, strict=True):
+        n_input, n_read = record.usage.input_tokens or 0, record.usage.cache_read_tokens or 0
+        total += n_input
+        best += max(n_read, n_input * (cache.count(call.request).hit_ratio or 0.0))
+    return best / total if total else 0.0
 
 
 def _by_run(records: Sequence[RequestRecord]) -> list[RequestRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 
 from agentkit.blocks import (
     AssistantMessage,
+    File,
+    Image,
     Message,
     Text,
     Thinking,
@@ -97,3 +100,13 @@ def test_text_of_an_answer_leaves_out_thinking_and_calls() -> None:
 
     assert message.text == "ab"
     assert message.calls == (call,)
+
+
+def test_an_image_by_its_bytes_is_told_how_to_be_made() -> None:
+    raw: Any = b"png"
+    with pytest.raises(ContextError, match=r"use Image.of_bytes\(data, media_type\)"):
+        Image(media_type="image/png", data=raw)
+    with pytest.raises(ContextError, match=r"use File.of_bytes\(data, media_type, name=...\)"):
+        File(name="a.pdf", media_type="application/pdf", data=raw)
+    with pytest.raises(ContextError, match="give what follows its comma"):
+        Image(media_type="image/png", data="data:image/png;base64,aGk=")

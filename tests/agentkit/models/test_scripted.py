@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from agentkit import Agent
 from agentkit.blocks import ToolMessage, ToolResult, UserMessage
 from agentkit.context import Context
 from agentkit.errors import ModelError
@@ -156,3 +158,31 @@ async def test_stability_is_checked_for_each_run_by_itself() -> None:
     await ask(model, request("b changed", run_id="2"))
     with pytest.raises(AssertionError, match="prefix changed"):
         assert_prefix_stable(model.calls)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ([3], "got 3"),
+        ([{"a": 1}], "is given as text"),
+        ([["words"]], r"got \['words'\]"),
+        ([b"x"], "got b'x'"),
+        ([Call], "the class Call; make one of it"),
+        ({"lead": "done"}, r"use \['done'\]"),
+        (3, "a script is a list of steps, got 3"),
+    ],
+)
+def test_what_is_no_step_is_refused_where_the_script_is_made(script: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        ScriptedModel(script)
+
+
+async def test_a_function_that_returns_no_step_is_told_so() -> None:
+    with pytest.raises(TypeError, match="got 3"):
+        await Agent(name="a", model=ScriptedModel([lambda request: 3])).run("x")  # type: ignore[list-item, return-value]
+
+
+async def test_a_script_without_the_agent_says_whom_it_has_steps_for() -> None:
+    model = ScriptedModel({"led": ["x"], "reader": ["y"]})
+    with pytest.raises(UnexpectedCall, match="which has steps for: 'led', 'reader'; the context"):
+        await Agent(name="lead", model=model).run("x")

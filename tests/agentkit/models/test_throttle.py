@@ -327,3 +327,13 @@ def test_a_model_string_is_bounded_for_all_who_name_it() -> None:
 def test_a_bound_that_is_none_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"RateLimits.{next(iter(given))} must be"):
         RateLimits(**given)
+
+
+def test_rates_are_given_as_rates() -> None:
+    limits: Any = {"requests_per_minute": 3}
+    with pytest.raises(ConfigurationError, match=r"RateLimits\(requests_per_minute=60\), got"):
+        Throttle(limits)
+    throttle = Throttle()
+    with pytest.raises(ConfigurationError, match="rates are given as RateLimits"):
+        throttle.limits = limits
+    assert throttle.limits == RateLimits()

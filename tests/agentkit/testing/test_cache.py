@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -114,3 +115,16 @@ def test_what_cannot_be_checked_is_told() -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         assert_cache(calls.calls, 90)
     assert issubclass(UnknownModel, ConfigurationError)
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "deepseek", "gemini"])
+def test_no_cache_reads_more_than_one_that_loses_nothing(provider: str) -> None:
+    model = ScriptedModel([*[Call("look", {"at": "sky"})] * 6, "Blue."])
+    Agent(model=model, name="desk", rules="Be brief. " * 2_000, tools=[look]).run_sync("Go.")
+    with pytest.raises(AssertionError) as failed:
+        assert_cache(model.calls, hit_ratio=1.0, provider=provider)
+    reads, best = (
+        float(share)
+        for share in re.findall(r"would read (\d+\.\d)%", str(failed.value).splitlines()[0])
+    )
+    assert 50 < reads <= best < 100
