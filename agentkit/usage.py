@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
+from agentkit.quick import quick
 
+
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one request, or of many added up. None means that the model did not say.
@@ -44,7 +47,15 @@ class Usage:
 
         Providers send the input counts when a stream starts and the output counts when it ends.
         """
-        return Usage(**dict(zip(_FIELDS, map(_later, _VALUES(self), _VALUES(later)), strict=True)))
+        return Usage(
+            input_tokens=_later(self.input_tokens, later.input_tokens),
+            cache_read_tokens=_later(self.cache_read_tokens, later.cache_read_tokens),
+            cache_write_tokens=_later(self.cache_write_tokens, later.cache_write_tokens),
+            cache_write_long_tokens=_later(
+                self.cache_write_long_tokens, later.cache_write_long_tokens
+            ),
+            output_tokens=_later(self.output_tokens, later.output_tokens),
+        )
 
     @staticmethod
     def total(usages: Iterable[Usage]) -> Usage:
@@ -55,6 +66,7 @@ class Usage:
         return total
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Seconds of one model request, on a monotonic clock. None where unknown or not reached."""

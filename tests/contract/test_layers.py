@@ -19,7 +19,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
 @pytest.mark.parametrize(
     ("folder", "may_know"),
     [
-        ("caching/policy", {"caching.policy", "errors"}),
+        ("caching/policy", {"caching.policy", "errors", "quick"}),
         (
             "caching/simulate",
             {
@@ -31,6 +31,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.request",
                 "caching.simulate",
                 "errors",
+                "quick",
             },
         ),
         (
@@ -44,6 +45,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.simulate",
                 "errors",
                 "models.base",
+                "quick",
             },
         ),
         (

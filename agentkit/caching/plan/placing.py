@@ -92,11 +92,10 @@ def _long_lived(draft: Draft, prompt: Prompt, rules: MarkRules) -> tuple[list[in
     """The longest entry of the longest lifetime before the hit: to be renewed, and to count on."""
     if rules.hit is None or not rules.lives.differ:
         return [], []
-    written = prompt.written
-    for at in range(bisect_left(written, rules.hit) - 1, -1, -1):
-        place = written[at]
-        entry = prompt.entries[place]
-        if entry is not None and entry.ttl is rules.lives.long.ttl and prompt.readable[place]:
+    written, entries, longest = prompt.written, prompt.entries, rules.lives.long.ttl
+    for place in reversed(written[: bisect_left(written, rules.hit)]):
+        entry = entries[place]
+        if entry is not None and entry.ttl is longest and prompt.readable[place]:
             return _outlook(draft, prompt, rules, place, entry)
     return [], []
 

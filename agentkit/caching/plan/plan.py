@@ -8,8 +8,10 @@ from decimal import Decimal
 
 from agentkit.caching.policy import Cost, InputSplit, Ttl
 from agentkit.caching.request import CacheRequest, Mark, OpenAiOptions
+from agentkit.quick import quick
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMark:
     """A mark on one block."""
@@ -38,6 +40,7 @@ class CachedFront:
     ttl_s: int
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What the request will read and write, if the provider keeps to its rules."""
@@ -51,6 +54,7 @@ class Prediction:
     """What the input would cost without any cache."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
     """Where the marks go, and what they will do."""

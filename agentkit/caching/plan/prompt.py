@@ -17,10 +17,12 @@ from agentkit.caching.plan.draft import (
     Written,
 )
 from agentkit.caching.request import Block, CacheRequest, Role
+from agentkit.quick import quick
 
 ItemT = TypeVar("ItemT")
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """Parallel sequences, one item for each rendered block."""

@@ -12,6 +12,7 @@ from typing import overload
 from agentkit.caching.plan.draft import LiveEntries, LiveEntry
 from agentkit.caching.policy import Change, Ttl
 from agentkit.caching.recent import Recent
+from agentkit.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,7 @@ class Write:
     """Life with any use, from its creation."""
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A cached prefix. Times are seconds of the same clock."""
@@ -69,8 +71,8 @@ class StoredEntries(LiveEntries):
         if isinstance(index, slice):
             return [self[at] for at in range(len(self._found))[index]]
         entry = self._found[index]
-        if entry is not None and self._now_s < entry.live.expires_s:
-            return entry.live
+        if entry is not None and self._now_s < (live := entry.live).expires_s:
+            return live
         if self._coming:
             ttl_s = self._coming.get(index % len(self._found))
             return None if ttl_s is None else _coming(ttl_s)

@@ -27,6 +27,8 @@ def told(headers: Mapping[str, str], now: datetime) -> Iterator[Told]:
     others share: `x-ratelimit-remaining-<what>` and `x-ratelimit-reset-<what>`, a duration.
     """
     given = {name.lower(): value.strip() for name, value in headers.items() if "ratelimit" in name}
+    if not given:
+        return
     for what, kind in _KINDS.items():
         for left, reset in (
             (f"anthropic-ratelimit-{what}-remaining", f"anthropic-ratelimit-{what}-reset"),
