@@ -24,7 +24,7 @@ from typing import (
     get_origin,
 )
 
-from agentkit.answer_form import is_object, without_object
+from agentkit.answer_form import is_object, member_of, without_object
 from agentkit.errors import ConfigurationError
 from agentkit.toolset.errors import Retry
 
@@ -82,7 +82,8 @@ def output_spec(output_type: OutputType[Output]) -> OutputSpec[Output]:
             f"output_type {output_type!r} has no JSON schema: {error.message}; "
             "use str, a pydantic model, a dataclass, or a list of those"
         ) from error
-    reader = _Reader(adapter, may_be_inside=not is_object(schema), may_be_text=_has_text(kind))
+    member = None if is_object(schema) else member_of(schema)
+    reader = _Reader(adapter, member=member, may_be_text=_has_text(kind))
     return OutputSpec(schema=schema, parse=reader.read)
 
 
@@ -93,7 +94,7 @@ def one_type(output_type: Any) -> Any:
         ConfigurationError: the list is empty.
     """
     if not isinstance(output_type, list | tuple):
-        return output_type
+        return str if _alias_value(output_type) is str else output_type
     if not output_type:
         raise ConfigurationError("output_type is an empty list: give at least one type, or str")
     return Union[tuple(output_type)]  # noqa: UP007  (it is not written, but made)
@@ -103,11 +104,11 @@ class _Reader(Generic[Output]):
     """Turns the text of an answer into its value."""
 
     def __init__(
-        self, adapter: TypeAdapter[Output], *, may_be_inside: bool, may_be_text: bool
+        self, adapter: TypeAdapter[Output], *, member: str | None, may_be_text: bool
     ) -> None:
         self._adapter = adapter
-        self._may_be_inside = may_be_inside
-        """Whether an API may have been asked for it as the one member of an object."""
+        self._member = member
+        """As which an API may have been asked for it, as the one member of an object."""
         self._may_be_text = may_be_text
 
     def read(self, text: str) -> Output:
@@ -129,27 +130,29 @@ class _Reader(Generic[Output]):
             raise BadOutput(str(problem)) from problem
 
     def _validated(self, json_text: str) -> Output:
-        from pydantic import ValidationError
-
-        inner = without_object(json_text) if self._may_be_inside else None
-        if inner is not None:
-            try:
-                return self._adapter.validate_json(inner)
-            except ValidationError as error:
-                # A model may have a field of that name itself.
-                try:
-                    return self._adapter.validate_json(json_text)
-                except ValidationError:
-                    raise error from None
-        return self._adapter.validate_json(json_text)
+        inner = None if self._member is None else without_object(json_text, self._member)
+        return self._adapter.validate_json(json_text if inner is None else inner)
 
 
 def _has_text(kind: object) -> bool:
     """Whether plain text is one of a type's alternatives."""
+    kind = _alias_value(kind)
     if get_origin(kind) is Annotated:
         return _has_text(get_args(kind)[0])
     is_union = get_origin(kind) in (Union, types.UnionType)
-    return is_union and any(member is str or _has_text(member) for member in get_args(kind))
+    return is_union and any(
+        _alias_value(member) is str or _has_text(member) for member in get_args(kind)
+    )
+
+
+def _alias_value(kind: Any) -> Any:
+    """Return what a type alias (`type A = ...`) stands for; other types as they are."""
+    from typing_extensions import TypeAliasType
+
+    # Also of an alias with type arguments: what is asked of it does not depend on them.
+    while isinstance(get_origin(kind) or kind, TypeAliasType):
+        kind = (get_origin(kind) or kind).__value__
+    return kind
 
 
 def _is_structured(text: str) -> bool:
@@ -158,6 +161,8 @@ def _is_structured(text: str) -> bool:
         return isinstance(json.loads(text), dict | list)
     except ValueError:
         return False
+    except RecursionError:
+        return True
 
 
 def _without_fence(text: str) -> str:

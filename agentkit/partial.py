@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from agentkit.answer_form import MEMBER, is_object
+from agentkit.answer_form import is_object, member_of
 from agentkit.events import Event, TextDelta, TurnDropped, TurnEnd
-from agentkit.output import OutputType, one_type
+from agentkit.output import BadOutput, OutputType, one_type, output_spec
 
 Output = TypeVar("Output")
 
@@ -24,7 +25,8 @@ async def partial_outputs(
     """Yield what an answer says so far, each time that there is more of it.
 
     Only what is valid is yielded: of a list or a dict the elements that are there, of a `TypedDict`
-    with `total=False` the members, of a text the words. A model whose fields are required is
+    with `total=False` the members, of a text the words. Numbers, and texts that stand for something
+    else (dates, choices), come once they are whole. A model whose fields are required is
     yielded once it has them. What the model says before it calls tools may be among it, and a check
     of your own may still have it answer again: the answer is `events.result.output`.
 
@@ -70,19 +72,64 @@ def _reader(output_type: OutputType[Output]) -> Callable[[str, bool], _Value[Out
     from pydantic_core import from_json, to_json
 
     adapter: TypeAdapter[Output] = TypeAdapter(kind)
-    may_be_inside = not is_object(adapter.json_schema())
+    parse = output_spec(output_type).parse
+    schema = adapter.json_schema()
+    member = None if is_object(schema) else member_of(schema)
+
+    def validated(value: Any) -> Output:
+        if member is not None and isinstance(value, dict) and value.keys() == {member}:
+            value = value[member]
+        return adapter.validate_json(to_json(value), experimental_allow_partial=True)
+
+    def validated_cut(text: str) -> Output:
+        value = from_json(text, allow_partial="trailing-strings")
+        try:
+            validated(_with_more(value))
+        except ValidationError:  # not any text will do, so this one may mean something else yet
+            value = from_json(text, allow_partial=True)
+        return validated(value)
 
     def read(text: str, is_whole: bool) -> _Value[Output] | None:
+        begun = _begun(text)
         try:
-            begun: Any = from_json(_begun(text), allow_partial="trailing-strings")
-            if may_be_inside and isinstance(begun, dict) and begun.keys() == {MEMBER}:
-                begun = begun[MEMBER]
-            found = adapter.validate_json(to_json(begun), experimental_allow_partial=not is_whole)
-        except (ValidationError, ValueError):
+            if not begun:
+                return None
+            if is_whole:
+                found = parse(text)
+            elif _is_in_string(begun):
+                found = validated_cut(begun)
+            else:
+                found = validated(from_json(_without_number(begun), allow_partial=True))
+        except (BadOutput, ValidationError, ValueError):
             return None
         return _Value(found)
 
     return read
+
+
+def _is_in_string(text: str) -> bool:
+    """Whether the beginning of a JSON text ends within a string."""
+    return re.sub(r"\\.", "", text, flags=re.DOTALL).count('"') % 2 == 1
+
+
+def _without_number(text: str) -> str:
+    """Return a JSON text without the number at its end, which may have more digits."""
+    rest = text.rstrip("0123456789+-.eE")
+    is_number = text[len(rest) :][:1] in tuple("-0123456789")
+    return rest if is_number else text
+
+
+def _with_more(value: Any) -> Any:
+    """Return a value whose last text goes on."""
+    match value:
+        case str():
+            return f"{value} ..."
+        case [*before, last]:
+            return [*before, _with_more(last)]
+        case {**members} if members:
+            last = next(reversed(members))
+            return members | {last: _with_more(members[last])}
+    return value
 
 
 def _begun(text: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator, BaseModel, TypeAdapter, field_validator
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from agentkit import Agent, ConfigurationError, OutputError, Retry
 from agentkit.answer_form import as_object, is_object, without_object
@@ -119,7 +119,58 @@ def test_a_models_own_field_of_that_name_is_no_wrapping() -> None:
     assert output_spec(Wrapped).parse('{"answer": 3}') == Wrapped(answer=3)
     either: Any = Wrapped | Missing
     assert output_spec(either).parse('{"answer": 3}') == Wrapped(answer=3)
-    assert output_spec(either).parse('{"answer": {"answer": 3}}') == Wrapped(answer=3)
+    assert output_spec(either).parse('{"answer_": {"answer": 3}}') == Wrapped(answer=3)
+
+
+class Said(BaseModel):
+    answer: str
+
+
+class Below(BaseModel):
+    answer: Below | None = None
+
+
+class Maybe(BaseModel):
+    answer: str | None
+
+
+Text = TypeAliasType("Text", str)
+Mixed: Any = TypeAliasType("Mixed", Union[int, Text])
+
+
+@pytest.mark.parametrize(
+    ("output_type", "text", "expected"),
+    [
+        (Said | str, '{"answer": "hi"}', Said(answer="hi")),
+        (Below, '{"answer": {"answer": null}}', Below(answer=Below())),
+        (Optional[Maybe], '{"answer": null}', Maybe(answer=None)),
+        (Any, '{"answer": 1}', {"answer": 1}),
+        (Union[dict[str, int], int], '{"answer": 1}', {"answer": 1}),
+    ],
+)
+def test_what_may_have_a_member_of_that_name_is_wrapped_under_another(
+    output_type: Any, text: str, expected: object
+) -> None:
+    spec = output_spec(output_type)
+    assert spec.schema is not None
+    assert spec.parse(text) == expected
+    asked: Any = as_object(spec.schema)
+    (member,) = asked["required"]
+    assert member != "answer"
+    assert spec.parse(f'{{"{member}": {text}}}') == expected
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, '{"answer": ' * 20_000], ids=["list", "object"])
+@pytest.mark.parametrize("output_type", [list[int], Any, Union[int, str], Below])
+def test_an_answer_that_lies_too_deep_is_said_to_the_model(output_type: Any, text: str) -> None:
+    with pytest.raises(BadOutput, match="recursion limit"):
+        output_spec(output_type).parse(text)
+
+
+@pytest.mark.parametrize(("kind", "text"), [(Mixed, "words"), (Text, "words"), (Text, "5")])
+def test_an_alias_is_taken_for_what_it_stands_for(kind: Any, text: str) -> None:
+    assert output_spec(kind).parse(text) == text
+    assert output_spec(Mixed).parse("5") == 5
 
 
 @given(value=st.recursive(st.none() | st.integers() | st.text(), st.lists, max_leaves=5))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import date
+from decimal import Decimal
 from typing import Any, Literal
 
 import pytest
@@ -80,6 +82,49 @@ async def test_an_element_that_is_not_valid_yet_is_left_out_until_it_is() -> Non
     first = Finding(line=1, quote="a")
     seen = [each async for each in partial_outputs(written(), list[Finding])]
     assert seen == [[first], [first, Finding(line=2, quote="b")]]
+
+
+class Pay(BaseModel):
+    to: str
+    euros: Decimal
+    day: date | None = None
+
+
+PAYS: list[tuple[Any, str]] = [
+    (Pay, '{"to": "Ada", "euros": 1250000000000.25000000000000000000001}'),
+    (Pay, '{"to": "12", "euros": "1250000000000", "day": "2026-01-02"}'),
+    (dict[str, int], '{"a": -12, "b": 3456}'),
+    (list[float], "[1.5e10, 2, -0.25]"),
+    (int, "123456789012345678901234567890"),
+    (list[Literal["no", "no way"]], '["no", "no way"]'),
+    (Pay | str, "12 euros, in words"),
+    (dict[str, str | int], '{"a": "12\\" 3", "b": 45}'),
+    (bool, "true"),
+]
+
+
+@pytest.mark.parametrize(("output_type", "text"), PAYS)
+async def test_what_is_no_text_is_never_seen_cut(output_type: Any, text: str) -> None:
+    async def cut(length: int) -> AsyncIterator[Event]:
+        yield TextDelta(text[:length])
+
+    seen, whole = await outputs([text], output_type)
+    assert seen[-1] == whole
+    for length in range(8, len(text)):
+        for each in [each async for each in partial_outputs(cut(length), output_type)]:
+            assert _is_beginning(each, whole), each
+
+
+def _is_beginning(part: Any, whole: Any) -> bool:
+    if isinstance(part, BaseModel) and isinstance(whole, BaseModel):
+        return _is_beginning(dict(part), dict(whole))
+    if isinstance(part, str) and isinstance(whole, str):
+        return whole.startswith(part)
+    if isinstance(part, list) and isinstance(whole, list):
+        return all(map(_is_beginning, part, whole))
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(_is_beginning(part[key], whole[key]) for key in part)
+    return bool(part == whole) or (part is None and isinstance(whole, date))
 
 
 async def test_a_turn_that_calls_tools_and_one_that_is_corrected_are_forgotten() -> None:
