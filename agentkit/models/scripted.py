@@ -176,8 +176,8 @@ def _check_step(step: object) -> None:
         raise TypeError(f"a step of a script cannot be the class {step.__name__}; make one of it")
     if isinstance(step, str | Say | Call | Reply | Exception) or callable(step):
         return
-    is_list = isinstance(step, Sequence) and not isinstance(step, bytes | bytearray)
-    if not (is_list and all(isinstance(part, Say | Call) for part in step)):
+    parts = step if isinstance(step, Sequence) else None
+    if parts is None or not all(isinstance(part, Say | Call) for part in parts):
         raise TypeError(
             "a step of a script is a str, Say, Call, Reply, an exception, a list of Say and Call, "
             f"or a function of the request; got {step!r:.200}. An answer in JSON is given as text, "
