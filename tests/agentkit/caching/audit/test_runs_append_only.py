@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agentkit import Agent, Context, RunError, asking, tool
 from agentkit.blocks import Image, UserMessage
 from agentkit.errors import ModelError
+from agentkit.events import RunStarted
 from agentkit.fake import Ask, Call, Failure, Reply
 from tests.agentkit.caching.audit.worlds import (
     PROVIDERS,
@@ -131,7 +132,9 @@ async def _converse(world: AnyWorld, provider: str, legs: Sequence[Leg]) -> None
         try:
             async with stream:
                 n_events = 0
-                async for _ in stream:
+                async for event in stream:
+                    if isinstance(event, RunStarted):
+                        continue  # nothing has been asked yet
                     n_events += 1
                     if leg.pause:
                         stream.pause()
