@@ -10,13 +10,13 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import MappingProxyType, TracebackType
-from typing import Any, Generic, Literal, TypeAlias, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, get_origin
 
 from typing_extensions import TypeVar, Unpack
 
 from agentkit.beginning import RunKeywords, RunOptions, run_options
 from agentkit.blocks import ToolCall, UserMessage
-from agentkit.checks import check_configuration, message_of
+from agentkit.checks import check_configuration, check_keywords, message_of
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
 from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
@@ -169,6 +169,14 @@ class Agent(Generic[Deps, Output]):
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         check_method_tools(cls, Agent)
+
+    if not TYPE_CHECKING:  # type checkers find such mistakes by `__init__`
+
+        def __new__(cls, *args: object, **given: object) -> Agent[Any, Any]:
+            """Refuse keywords that do not exist, with a word on what was meant."""
+            if cls.__init__ is Agent.__init__:
+                check_keywords(args, given, _CONFIGURATION | {"deps"})
+            return super().__new__(cls)
 
     def __init__(
         self,

@@ -6,8 +6,9 @@ deep inside says nothing about the line that is wrong.
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentkit.blocks import UserMessage
@@ -25,6 +26,17 @@ if TYPE_CHECKING:
     from agentkit.agent import Agent
 
 _TEXTS = ("name", "instructions", "rules", "examples", "tenant")
+_ELSEWHERE = {
+    "system_prompt": "instructions",
+    "prompt": "instructions",
+    "description": "instructions",
+    "result_type": "output_type",
+    "response_format": "output_type",
+    "model_settings": "settings",
+    "deps_type": "deps",
+    "agents": "subagents",
+}
+"""What it is called by others."""
 _LISTS = ("tools", "subagents", "handoffs", "hooks")
 _LIMITS = {
     "max_turns": 1,
@@ -79,6 +91,26 @@ def _check_control(agent: Agent[Any, Any]) -> None:
         raise _wrong(agent, "limits", "must be Limits(...), or None for none")
     if not isinstance(agent.journal, Journal | None):
         raise _wrong(agent, "journal", "must be a Journal, e.g. agentkit.store.open_journal(url)")
+
+
+def check_keywords(args: Sequence[object], given: Iterable[str], known: Collection[str]) -> None:
+    """Check what an agent is made of by its names.
+
+    Raises:
+        ConfigurationError: it is given by place, or there is no such keyword.
+    """
+    if args:
+        raise ConfigurationError(f"an agent takes keywords only, e.g. model=...; got {args[0]!r}")
+    for name in given:
+        if name in known:
+            continue
+        if name in Settings.__dataclass_fields__:
+            hint = f"write settings=Settings({name}=...)"
+        else:
+            near = difflib.get_close_matches(name, known, n=1)
+            meant = _ELSEWHERE.get(name) or (near[0] if near else None)
+            hint = f"did you mean {meant}=...?" if meant else "keep what is yours in deps"
+        raise ConfigurationError(f"an agent has no {name!r}; {hint}")
 
 
 def check_initialised(agent: Agent[Any, Any]) -> None:

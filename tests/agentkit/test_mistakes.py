@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -259,3 +261,34 @@ def test_a_list_of_tools_cannot_grow_once_the_agent_was_used() -> None:
 
     with pytest.raises(AttributeError):
         agent.tools.append(print)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"system_prompt": "You."}, "no 'system_prompt'; did you mean instructions=...?"),
+        ({"result_type": int}, "did you mean output_type=...?"),
+        ({"temperature": 0}, r"write settings=Settings\(temperature=...\)"),
+        ({"max_turn": 3}, "did you mean max_turns=...?"),
+        ({"zzz": 3}, "no 'zzz'; keep what is yours in deps"),
+    ],
+)
+def test_a_keyword_that_an_agent_does_not_have_is_told_by_its_name_here(
+    given: Any, says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        Agent(name="a", **given)
+
+
+def test_an_agent_is_made_by_keywords_or_as_its_class_says() -> None:
+    class Own(Agent):
+        """You have a keyword of your own."""
+
+        def __init__(self, colour: str, **more: Any) -> None:
+            super().__init__(**more)
+            self.colour = colour
+
+    make: Any = Agent
+    with pytest.raises(ConfigurationError, match="takes keywords only"):
+        make("local:smollm2")
+    assert copy.copy(Own("red", name="own")).colour == "red"
