@@ -13,7 +13,7 @@ from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
 from agentkit.open_turn import OpenTurn
 from agentkit.resuming import taken_up
-from agentkit.saved import Answers, PausedRun, SavedRun, answers_by_run
+from agentkit.saved import Answers, Memory, PausedRun, SavedRun, answers_by_run
 from agentkit.state import RunServices, RunState
 from agentkit.team.renewing import going_on, run_going_on
 from agentkit.used_before import restore_budget
@@ -64,7 +64,8 @@ class RunKeywords(TypedDict, total=False):
     session: str | None
     """Name of a conversation over many runs. With a journal the run goes on with its last one."""
     user: str
-    """Whose data the run holds, so that a journal can delete it."""
+    """Whose data the run holds, so that a journal can delete it. By default, that of the
+    conversation which it goes on with."""
     run_id: str | None
     """The run's id; by default a new one."""
     limits: Limits | None
@@ -110,16 +111,21 @@ async def begin_run(agent: Agent[Any, Any], root: Member, options: RunOptions) -
     """
     if options.resume is not None:
         return await _resumed(agent, root, options.resume, options)
-    services = RunServices(
-        journal=_journal(agent, options), telemetry=agent.telemetry, user=options.user
-    )
-    await _check_new(options.run_id, services.journal)
+    journal = _journal(agent, options)
+    await _check_new(options.run_id, journal)
     budget = Budget(options.limits or agent.limits or Limits())
+    last = await _last_of_session(root, options, journal)
     given, memory = options.context, None
     if given is not None:
         memory = agent.memory_of(given)
-    elif (last := await _last_of_session(root, options, services)) is not None:
+    elif last is not None:
         given, memory = OpenTurn.closed(last), last.memory
+    services = RunServices(
+        journal=journal,
+        telemetry=agent.telemetry,
+        user=_user(options, last, memory),
+        renews=agent.on_front_change == "epoch",
+    )
     if given is None:
         begun = root.begun()
         return RunState(
@@ -184,14 +190,32 @@ def _journal(agent: Agent[Any, Any], options: RunOptions) -> Journal | None:
     return options.journal or agent.journal
 
 
+def _user(options: RunOptions, last: SavedRun | None, memory: Memory | None) -> str:
+    """Return whose data a run holds: a conversation stays with whose it was.
+
+    Raises:
+        ConfigurationError: it is somebody else's.
+    """
+    user = options.user
+    for before in ("" if last is None else last.user, "" if memory is None else memory.user):
+        if user and before and before != user:
+            raise ConfigurationError(
+                f"the conversation is of the user {before!r}, so a run of the user {user!r} cannot "
+                "go on with it: deleting the data of one would leave it with the other; "
+                "begin a new conversation"
+            )
+        user = user or before
+    return user
+
+
 async def _last_of_session(
-    root: Member, options: RunOptions, services: RunServices
+    root: Member, options: RunOptions, journal: Journal | None
 ) -> SavedRun | None:
     """Return the last run of the session that was named, if there is a journal."""
     session = options.session
-    if session is None or services.journal is None:
+    if session is None or journal is None:
         return None
-    last = await services.journal.latest(session, root.name)
+    last = await journal.latest(session, root.name)
     if last is not None and last.status in ("running", "paused"):
         raise JournalError(
             f"the session {session!r} has the run {last.run_id!r}, which is {last.status}: "

@@ -39,6 +39,8 @@ class Memory:
     prepared_turn: int | None = None
     """The turn for which the context has everything that comes before it, such as what hooks say;
     None: there is none yet."""
+    user: str = ""
+    """Whose conversation it is; empty: nobody's in particular."""
     kept: Mapping[str, str] = field(default_factory=dict)
     """Tool results that the context shows in part, whole, by handle. Handles are digests: a journal
     can keep each text once."""

@@ -410,6 +410,7 @@ class RunState:
             kept=self.kept,
             active=self.taken_over_by or None,
             prepared_turn=self.prepared_turn,
+            user=self.services.user,
         )
 
     @property

@@ -172,13 +172,16 @@ class SqlJournal:
         """
         return await self._worker.read(lambda c: listing.list_steps(c, run_id))
 
-    async def export(self, *, run_id: str | None = None, session: str | None = None) -> bytes:
-        """Return a run with all below it, or the runs of a session, or everything, as JSON Lines.
+    async def export(
+        self, *, run_id: str | None = None, session: str | None = None, user: str | None = None
+    ) -> bytes:
+        """Return a run with all below it, or the runs of a session or user, or all, as JSON Lines.
 
         Raises:
-            JournalError: there is no such run or session, or the database fails.
+            JournalError: there are no such runs, or the database fails.
         """
-        return await self._worker.read(lambda c: moving.export(c, run_id=run_id, session=session))
+        wanted = {"run_id": run_id, "session": session, "user": user}
+        return await self._worker.read(lambda c: moving.export(c, wanted))
 
     async def import_(self, lines: bytes) -> int:
         """Add what was exported; returns the number of runs that are new or have grown.

@@ -25,13 +25,17 @@ _HEAD = {"kind": "agentkit runs", "format": FORMAT}
 _NOT_MOVED = ("id", "owner")
 
 
-def export(connection: Connection, *, run_id: str | None, session: str | None) -> bytes:
+def export(connection: Connection, wanted: Mapping[str, str | None]) -> bytes:
     """Return runs as JSON Lines.
+
+    Args:
+        connection: to the database.
+        wanted: `run_id`, `session` and `user`, as far as they matter.
 
     Raises:
         JournalError: there are no such runs.
     """
-    rows = _rows(connection, run_id, session)
+    rows = _rows(connection, wanted)
     found = [(row, _steps(connection, row), _kept(connection, row)) for row in rows]
     heads = {step["head"] for _, of_run, _ in found for step in of_run if step["head"]}
     links = _links(connection, heads)
@@ -61,18 +65,19 @@ def import_(connection: Connection, lines: bytes) -> int:
     return n_changed
 
 
-def _rows(connection: Connection, run_id: str | None, session: str | None) -> list[RowMapping]:
+def _rows(connection: Connection, wanted: Mapping[str, str | None]) -> list[RowMapping]:
+    names = {name: value for name, value in wanted.items() if value is not None}
+    run_id = names.pop("run_id", None)
     if run_id is not None:
         rows = tree_rows(connection, run_id)
         if not rows:
             raise unknown(run_id)
-        return rows
-    query = select(runs).order_by(runs.c.id)
-    if session is not None:
-        query = query.where(runs.c.session == session)
-    found = list(connection.execute(query).mappings())
-    if session is not None and not found:
-        raise JournalError(f"there is no session {session!r} in this journal")
+        return [row for row in rows if all(row[name] == names[name] for name in names)]
+    query = select(runs).where(*(runs.c[name] == value for name, value in names.items()))
+    found = list(connection.execute(query.order_by(runs.c.id)).mappings())
+    if names and not found:
+        what = " and ".join(f"{name} {value!r}" for name, value in names.items())
+        raise JournalError(f"there is no {what} in this journal")
     return found
 
 

@@ -15,11 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import event
 
+from agentkit import Agent
 from agentkit.errors import ConfigurationError
+from agentkit.journal import JournalError
 from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
 from agentkit.store.erasing import sweep
 from agentkit.store.schema import chain, kept, runs, segments, steps
+from agentkit.testing import FunctionModel
 from tests.agentkit.store.counts import n_rows
 from tests.agentkit.store.made import after_turn, begun, below
 
@@ -193,3 +196,26 @@ async def _check(journal: SqlJournal, forest: list[SavedRun], users: list[str]) 
             left = () if run.user in users[: index + 1] else (run,)
             assert await journal.load(run.run_id) == left
     assert await _rows(journal) == [0] * len(_TABLES)
+
+
+async def test_all_of_a_users_conversation_is_the_users_and_is_exported_and_deleted() -> None:
+    """Who goes on with it need not say so, and nobody else can: not by session, nor by context."""
+    with open_journal("sqlite://") as journal:
+        agent = Agent(name="c", model=FunctionModel(lambda *_: "Yes."), journal=journal)
+        first = await agent.run("I am Ann.", session="s", user="ann")
+        await agent.run("Go on.", session="s")
+        await agent.run("Also.", context=first.context)
+        elsewhere = Agent(name="c", model=FunctionModel(lambda *_: "Yes."), journal=journal)
+        await elsewhere.run("And.", context=await journal.fork(elsewhere, first.run_id))
+        await elsewhere.run("Hm.", context=await journal.context_at(first.run_id), session="s")
+        for of in ({"session": "s"}, {"context": first.context}):
+            with pytest.raises(ConfigurationError, match="is of the user 'ann'"):
+                await agent.run("I am Bob.", user="bob", **of)  # type: ignore[arg-type]
+        await agent.run("I am Bob.", user="bob")
+        lines = await journal.export(user="ann")
+        assert lines.count(b'"kind":"run"') == 5
+        assert b"Bob" not in lines
+        with pytest.raises(JournalError, match="no user 'cy'"):
+            await journal.export(user="cy")
+        assert await journal.delete(user="ann") == 5
+        assert [row.user for row in await journal.runs()] == ["bob"]
