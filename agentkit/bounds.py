@@ -12,9 +12,25 @@ from typing import TYPE_CHECKING
 
 from agentkit.errors import RunError
 from agentkit.events import Event
+from agentkit.hooking import watches, watches_input
 
 if TYPE_CHECKING:
     from agentkit.state import RunState
+    from agentkit.team.plan import AnyAgent
+
+
+def is_bounded(run: RunState) -> bool:
+    """Whether anything may end the run from outside, also once it is handed over."""
+    return (
+        run.budget.seconds_left is not None
+        or watches_input(run)
+        or any(_bounds(member.agent) for member in run.member.others)
+    )
+
+
+def _bounds(agent: AnyAgent) -> bool:
+    has_deadline = agent.limits is not None and agent.limits.seconds is not None
+    return has_deadline or any(map(watches, agent.hooks))
 
 
 class Bounds:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 def watches_input(run: RunState) -> bool:
     """Whether a guard wants to run beside the first answer."""
-    return any(type(each).watch_input is not Hooks.watch_input for each in run.hooks)
+    return any(map(watches, run.hooks))
+
+
+def watches(hooks: Hooks) -> bool:
+    """Whether hooks have such a guard."""
+    return type(hooks).watch_input is not Hooks.watch_input
 
 
 def watch_input(run: RunState) -> Coroutine[None, None, None] | None:

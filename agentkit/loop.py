@@ -16,7 +16,7 @@ from typing import TypeAlias, assert_never
 from agentkit import hooking
 from agentkit.asking import ModelTurn
 from agentkit.blocks import UserMessage, printable
-from agentkit.bounds import Bounds
+from agentkit.bounds import Bounds, is_bounded
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
 from agentkit.errors import OutputError, RunError, TurnLimitReached
@@ -87,7 +87,7 @@ async def run_loop(run: RunState, prompt: UserMessage | None) -> AsyncGenerator[
     run.budget.begin()
     bounds = Bounds(run)
     events, telemetry = _run(run, prompt, bounds), run.services.telemetry
-    if run.budget.seconds_left is not None or hooking.watches_input(run):
+    if is_bounded(run):
         events = bounds.within(events)
     async with aclosing(events if telemetry is None else telemetry.run(run, events)) as observed:
         async for event in observed:

@@ -193,6 +193,8 @@ class SavedRun:
     """Seconds since 1970."""
     total_s: float
     """How long it has run, all processes together."""
+    taken_over_s: Mapping[str, float] = field(default_factory=dict)
+    """By agents with limits that have taken over: how long it had run when they did so first."""
     claim: str = field(default="", compare=False, repr=False, metadata={NOT_IN_JSON: True})
     """By which right it is saved: whoever begins a run or claims it has one that nobody else has.
     It says nothing of the run, so runs that differ in it only are equal."""

@@ -158,6 +158,11 @@ class RunState:
         self._keeper = None if journal is None else Keeper(journal)
         self._began_at = time.time()
         self._started_s = time.monotonic()
+        self._before_s = 0.0
+        """How long other processes have run it."""
+        self._taken_over_s: dict[str, float] = {}
+        """By agents with limits that have taken over: how long the run had run when they did so
+        first."""
 
     @staticmethod
     def restored(
@@ -199,7 +204,7 @@ class RunState:
         run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
         run._requests = list(saved.requests)
         run._began_at = saved.began_at
-        run._started_s -= saved.total_s
+        run._before_s, run._taken_over_s = saved.total_s, dict(saved.taken_over_s)
         if saved.open_turn is not None:
             answers = services.answers.get(saved.run_id)
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
@@ -347,9 +352,20 @@ class RunState:
         if keeper is None or keeper.last is None or is_over:
             return
         self.status, self.end = "failed", SavedEnd(error=failure_text(error))
-        requests, seconds = tuple(self._requests), time.monotonic() - self._started_s
-        await keeper.keep_end(
-            replace(keeper.last, status="failed", end=self.end, requests=requests, total_s=seconds)
+        await keeper.keep_end(replace(self._with_spent(keeper.last), status="failed", end=self.end))
+
+    async def cut_off(self) -> None:
+        """Keep what was used since the last step: the run is cut off, and may be gone on with."""
+        keeper = self._keeper
+        if keeper is not None and keeper.last is not None and self.status not in ("done", "paused"):
+            await keeper.keep_end(self._with_spent(keeper.last))
+
+    def _with_spent(self, step: SavedRun) -> SavedRun:
+        return replace(
+            step,
+            requests=tuple(self._requests),
+            total_s=self._total_s,
+            taken_over_s=dict(self._taken_over_s),
         )
 
     def saved(self) -> SavedRun:
@@ -376,7 +392,8 @@ class RunState:
             requests=tuple(self._requests),
             end=self.end,
             began_at=self._began_at,
-            total_s=time.monotonic() - self._started_s,
+            total_s=self._total_s,
+            taken_over_s=dict(self._taken_over_s),
             claim=self.claim,
         )
 
@@ -443,9 +460,10 @@ class RunState:
         budget = began.below(member.agent.limits)
         if budget is not began:
             budget.begin()
+            now_s = self._total_s
             budget.restore(
                 (request for request in self._requests if request.agent == name),
-                seconds=0.0,
+                seconds=now_s - self._taken_over_s.setdefault(name, now_s),
                 n_tool_calls=self._calls_made[name] + (self.open.n_counted if self.open else 0),
             )
         return budget
@@ -533,8 +551,13 @@ class RunState:
 
     def begin(self) -> None:
         """Count the run's time from now, if it had to wait for its turn."""
+        self._started_s = time.monotonic()
         if not self._is_restored:
-            self._began_at, self._started_s = time.time(), time.monotonic()
+            self._began_at = time.time()
+
+    @property
+    def _total_s(self) -> float:
+        return self._before_s + time.monotonic() - self._started_s
 
     def count_turn(self, turn: Turn, guess: Quote) -> None:
         """Count a request that has led to a turn of this run; see `count_request`."""
@@ -625,7 +648,7 @@ class RunState:
             messages=self.new_messages,
             requests=tuple(self._all_requests()),
             children=tuple(each.outcome for each in self._below if each.outcome is not None),
-            total_s=time.monotonic() - self._started_s,
+            total_s=self._total_s,
             limits=self.budget.uses,
         )
 

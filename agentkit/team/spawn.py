@@ -55,10 +55,12 @@ async def run_below(
         outcome = Ok(path=run.path, task=task, result=result)
     except asyncio.CancelledError as error:
         run.outcome = Failed(path=run.path, task=task, error=error, record=run.record())
+        await run.cut_off()
         raise
     except (AssertionError, JournalError, ListenerFailed) as error:
         # No failure of the subagent, and no result for the tool that has begun it.
         parent.broken = error
+        await run.cut_off()
         raise
     except Exception as error:
         outcome = Failed(path=run.path, task=task, error=error, record=run.record())
