@@ -175,14 +175,19 @@ def _checked(data: Any, is_right: bool, kind: Any) -> Any:
 def jsonable(value: object) -> Json:
     """Return any value as pydantic writes it in JSON: what an output is made of.
 
+    Bytes are texts; where they are no UTF-8, all of them are in URL-safe Base64.
+
     Raises:
         pydantic_core.PydanticSerializationError: it has no JSON form.
     """
     if value is None or isinstance(value, str):
         return value
-    from pydantic_core import to_jsonable_python
+    from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-    return cast(Json, to_jsonable_python(value))
+    try:
+        return cast(Json, to_jsonable_python(value))
+    except (PydanticSerializationError, UnicodeDecodeError):
+        return cast(Json, to_jsonable_python(value, bytes_mode="base64"))
 
 
 @functools.cache

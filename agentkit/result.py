@@ -131,7 +131,7 @@ class RunResult(RunRecord, Generic[Output_co]):
         result: RunResult[Any] = from_text(RunResult, text)
         if output_type is None:
             return result
-        return replace(result, output=output_from_json(output_type, result.output))
+        return replace(result, output=output_from_json(output_type, result.text, result.output))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from agentkit.blocks import Json
 from agentkit.caching.report import RequestRecord
 from agentkit.errors import FormatError
 from agentkit.json_values import Pool, decode, encode
-from agentkit.output import one_type
+from agentkit.output import BadOutput, one_type, output_spec
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
 
@@ -82,18 +82,28 @@ def part_from_json(kind: type[AnyPart], value: Json) -> AnyPart:
         raise FormatError(f"not the JSON form of a {kind.__name__}: {error}") from error
 
 
-def output_from_json(output_type: Any, value: object) -> Any:
-    """Return a run's output as its type, from the JSON value of it.
+def output_from_json(output_type: Any, text: str, value: object) -> Any:
+    """Return a run's output as its type.
+
+    Args:
+        output_type: of the agent.
+        text: the answer as the model wrote it. The output is made of it as it was in the run:
+            aliases, left out fields and serialisers make another form of a value's JSON.
+        value: the JSON value of the output, for an output that is not made of the text.
 
     Raises:
-        FormatError: it does not fit the type.
+        FormatError: neither fits the type.
     """
+    try:
+        return output_spec(output_type).parse(text)
+    except BadOutput as error:
+        problem = error
     from pydantic import TypeAdapter, ValidationError
 
     try:
         return TypeAdapter(one_type(output_type)).validate_json(json.dumps(value))
-    except ValidationError as error:
-        raise FormatError(f"the output is no {output_type!r}: {error}") from error
+    except ValidationError:
+        raise FormatError(f"the output is no {output_type!r}: {problem}") from problem
 
 
 _KINDS: dict[type, str] = {

@@ -17,6 +17,7 @@ from agentkit.events import (
     TurnDropped,
     TurnEnd,
 )
+from agentkit.json_values import jsonable
 from agentkit.observe.amounts import tokens_text, usd_text
 from agentkit.observe.report import why
 from agentkit.observe.team_view import TeamView
@@ -103,10 +104,7 @@ def summary(record: RunRecord) -> str:
 
 def result_json(result: RunResult[Any]) -> dict[str, Any]:
     """Return a run that has its answer as a JSON object."""
-    from pydantic import TypeAdapter
-
-    output = TypeAdapter[Any](object).dump_python(result.output, mode="json")
-    said = {"output": output, "text": result.text, "finish": result.finish}
+    said = {"output": jsonable(result.output), "text": result.text, "finish": result.finish}
     return {"status": "done"} | _record_json(result) | said
 
 

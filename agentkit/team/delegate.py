@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agentkit.blocks import UserMessage, printable
 from agentkit.result import Ok
 from agentkit.toolset import ToolContext, ToolOutput, ToolPolicy, ToolSpec, canonical_json
+from agentkit.toolset.results import finite
 
 if TYPE_CHECKING:
     from agentkit.result import RunResult
@@ -82,9 +83,9 @@ def answer_text(result: RunResult[object]) -> str:
     """Return an answer as its parent's model reads it: plain text as it is, values as JSON."""
     if isinstance(result.output, str):
         return result.output
-    from pydantic import TypeAdapter
+    from agentkit.json_values import jsonable
 
-    return canonical_json(TypeAdapter(object).dump_python(result.output, mode="json")).decode()
+    return canonical_json(finite(jsonable(result.output))).decode()
 
 
 def summary_of(role: str) -> str:

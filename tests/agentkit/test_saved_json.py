@@ -13,13 +13,25 @@ from typing import Any, cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import (
+    Base64Bytes,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    computed_field,
+    field_serializer,
+)
+from pydantic import Json as PydanticJson
 
 from agentkit import Agent, Context, RunRecord, RunResult, UserMessage, fan_out
+from agentkit.cli.showing import result_json
 from agentkit.errors import FormatError, RestoredFailure
 from agentkit.result import Failed, Ok
 from agentkit.saved import Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
 from agentkit.saved_json import part_from_json, part_to_json
+from agentkit.team.delegate import answer_text
 from agentkit.testing import ScriptedModel
 from tests.agentkit import saved_runs as some
 
@@ -122,6 +134,69 @@ async def test_an_output_is_made_again_by_its_own_type(output_type: Any, output:
     assert again == result
     assert type(again.output) is type(output)
     assert again.to_json() == text
+
+
+class Renamed(BaseModel):
+    x: int = Field(validation_alias="ex")
+    y: int = Field(serialization_alias="why")
+
+
+class Hidden(BaseModel):
+    a: int
+    b: int = Field(exclude=True)
+
+
+class Shown(BaseModel):
+    when: int
+
+    @field_serializer("when")
+    def _shown(self, when: int) -> str:
+        return f"<{when}>"
+
+
+class Computed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    a: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        """`a`, two times."""
+        return self.a * 2
+
+
+@pytest.mark.parametrize(
+    ("output_type", "text"),
+    [
+        (Renamed, '{"ex": 1, "y": 2}'),
+        (Hidden, '{"a": 1, "b": 2}'),
+        (Shown, '{"when": 3}'),
+        (Computed, '{"a": 1}'),
+        (Base64Bytes, '"/////w=="'),
+        (list[Base64Bytes], '{"answer": ["/////w=="]}'),
+        (PydanticJson[list[int]], '"[1]"'),
+        (SecretStr, '"abc"'),
+        (str | Decimal, '"1.5"'),
+        (str | Hidden, "in words"),
+        (list[float], "[1e999]"),
+    ],
+)
+async def test_an_output_whose_json_is_of_another_form_is_made_again_of_the_answer(
+    output_type: Any, text: str
+) -> None:
+    model = ScriptedModel([text])
+    result = await Agent(model=model, name="a", output_type=output_type).run("x")
+    again = RunResult.from_json(result.to_json(), output_type)
+    assert again.output == result.output
+    assert type(again.output) is type(result.output)
+    assert answer_text(result)
+    assert "output" in result_json(result)
+
+
+def test_an_output_that_is_not_made_of_the_text_is_made_of_its_json() -> None:
+    body = _empty_result() | {"output": [1]}
+    text = json.dumps({"format": 1, "kind": "result", "segments": [], "result": body})
+    assert RunResult.from_json(text, list[int]).output == [1]
 
 
 def test_an_output_of_another_type_is_an_error_that_names_it() -> None:
