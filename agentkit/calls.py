@@ -12,6 +12,7 @@ from agentkit.blocks import ToolCall, ToolResult, printable
 from agentkit.errors import LimitReached
 from agentkit.events import Event, ToolResultEvent
 from agentkit.hooking import after_tool, before_tool
+from agentkit.hooks import Hooks
 from agentkit.kept import shortened
 from agentkit.open_turn import OpenTurn
 from agentkit.saved import Answered, Approve, Deny, checked_answer
@@ -25,7 +26,7 @@ from agentkit.toolset import (
     execute_calls,
     policy_of,
 )
-from agentkit.toolset.execute import Proceed, parse_arguments
+from agentkit.toolset.execute import Proceed, is_cancelled, parse_arguments
 
 _LOGGER = logging.getLogger("agentkit")
 
@@ -52,6 +53,8 @@ class CallBatch:
         self._todo = [call for call in turn.message.calls if call.id not in turn.results]
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+        """Whether each call has its answer. One that outlives this changes nothing any more."""
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Start the calls; yield results and the events of subagents as they come."""
@@ -63,33 +66,47 @@ class CallBatch:
         await self._task
 
     async def close(self) -> None:
-        """Cancel what still runs and wait until it has ended. Idempotent."""
+        """Cancel what still runs and wait until it has ended, or its time to clean up has.
+
+        Also where this is cancelled itself meanwhile: nothing of the calls happens behind the end
+        of the run. Idempotent.
+        """
         self._run.sink = None
         if self._task is None:
             return
         self._task.cancel()
-        await asyncio.wait([self._task])
+        cancelled: asyncio.CancelledError | None = None
+        while not self._task.done():
+            try:
+                await asyncio.wait([self._task])
+            except asyncio.CancelledError as error:
+                cancelled = error
         if not self._task.cancelled():
             self._task.exception()  # seen by `events`, or of no interest any more
+        if cancelled is not None:
+            raise cancelled
 
     async def _execute(self) -> None:
         run = self._run
         self._count()
-        await execute_calls(
-            run.member.toolset,
-            self._todo,
-            allowed=self._allowed,
-            context_factory=lambda call: RunContext(
-                deps=run.member.agent.deps,
-                agent=run.member.name,
-                run_id=run.run_id,
-                call_id=call.id,
-                run=run,
-            ),
-            max_parallel=run.member.agent.max_parallel,
-            on_output=self._on_output,
-            around=self._around,
-        )
+        try:
+            await execute_calls(
+                run.member.toolset,
+                self._todo,
+                allowed=self._allowed,
+                context_factory=lambda call: RunContext(
+                    deps=run.member.agent.deps,
+                    agent=run.member.name,
+                    run_id=run.run_id,
+                    call_id=call.id,
+                    run=run,
+                ),
+                max_parallel=run.member.agent.max_parallel,
+                on_output=self._on_output,
+                around=self._around,
+            )
+        finally:
+            self._is_over = True
 
     def _count(self) -> None:
         """Count the calls against the run's limits; none runs, if they are too many."""
@@ -108,12 +125,14 @@ class CallBatch:
         call = self._todo[index]
         async with self._span(call) as span:
             output = await self._answer(call, context, proceed)
+            self._check_may_end()
             if self._run.broken is not None:
                 raise self._run.broken
             output = await after_tool(self._run, call, output)
             output = shortened(self._run, call.name, output)
             if span is not None:
                 span.ended(output)
+        self._check_may_end()
         self._keep(call, output)
         await self._run.end_below(call.id)
         await self._run.commit()
@@ -145,9 +164,11 @@ class CallBatch:
     async def _run_call(
         self, call: ToolCall, proceed: Proceed, policy: ToolPolicy, arguments: str | None
     ) -> ToolOutput:
+        _check_may_begin()
         asked = call if arguments is None else replace(call, arguments=arguments)
         if (replaced := await before_tool(self._run, asked)) is not None:
             return replaced
+        _check_may_begin()
         await self._started(call, policy)
         try:
             output = await proceed(arguments)
@@ -158,6 +179,11 @@ class CallBatch:
             return output
         note = f"(A person has changed the arguments to {arguments})\n"
         return replace(output, content=note + output.content)
+
+    def _check_may_end(self) -> None:
+        """Stop a call that was cancelled, has gone on, and has had its time to clean up."""
+        if self._is_over:
+            raise asyncio.CancelledError
 
     def _must_ask(self, policy: ToolPolicy, call: ToolCall, context: ToolContext[object]) -> bool:
         needs = policy.requires_approval
@@ -176,9 +202,17 @@ class CallBatch:
             return True
 
     async def _started(self, call: ToolCall, policy: ToolPolicy) -> None:
-        """Keep that a call is begun, where that matters."""
+        """Keep that a call is begun, where that matters.
+
+        It does where the call must not be run twice, and where it has waited for somebody since the
+        last step was kept: another process may have gone on with the run meanwhile.
+        """
         self._turn.started.add(call.id)
-        if not (policy.idempotent or policy.resumes):
+        may_run_twice = policy.idempotent or policy.resumes
+        may_have_waited = policy.requires_approval or any(
+            type(hooks).before_tool is not Hooks.before_tool for hooks in self._run.hooks
+        )
+        if not may_run_twice or may_have_waited:
             await self._run.commit()
 
     def _span(self, call: ToolCall) -> AbstractAsyncContextManager[CallSpan | None]:
@@ -194,6 +228,12 @@ class CallBatch:
         if call.id not in self._turn.results:
             self._keep(call, output)
         self._events.put_nowait(ToolResultEvent(self._turn.results[call.id]))
+
+
+def _check_may_begin() -> None:
+    """Stop a call that was cancelled while a person or a hook was asked, whatever they say."""
+    if is_cancelled():
+        raise asyncio.CancelledError
 
 
 def _result(call: ToolCall, output: ToolOutput) -> ToolResult:

@@ -23,6 +23,7 @@ class Keeper:
         self.last = last
         """What the journal has of the run, or may have."""
         self._n_asked = self._n_kept = 0
+        self._has_ended = False
         self._lock = asyncio.Lock()
 
     async def keep(self, now: Callable[[], SavedRun]) -> None:
@@ -37,6 +38,8 @@ class Keeper:
             if self._n_kept >= wanted:
                 return  # who held the lock has kept this step too
             covered, run = self._n_asked, now()
+            if self._has_ended and run.status == "running":
+                raise JournalError("the run has ended: what goes on in it is not kept any more")
             self.last = run  # before it is: where this is cancelled, it may be kept still
             await self._journal.save(run)
             self._n_kept = covered
@@ -44,5 +47,6 @@ class Keeper:
     async def keep_end(self, run: SavedRun) -> None:
         """Keep how the run ended, if that can be kept: the error that ended it counts more."""
         async with self._lock:
+            self._has_ended = True
             with contextlib.suppress(JournalError):
                 await self._journal.save(run)

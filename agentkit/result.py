@@ -171,7 +171,11 @@ def failure_text(error: BaseException) -> str:
     """Return type and text of an error; of one that was kept by a journal, as it was then."""
     if isinstance(error, RestoredFailure):
         return str(error)
-    return printable(f"{type(error).__name__}: {error}")
+    try:
+        text = str(error)
+    except Exception:  # its own fault: that must not hide what it was raised for
+        text = "(its text cannot be shown)"
+    return printable(f"{type(error).__name__}: {text}")
 
 
 Outcome: TypeAlias = Ok | Failed

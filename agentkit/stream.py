@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from agentkit.beginning import RunOptions, begin_run
 from agentkit.blocks import UserMessage
 from agentkit.context import Context
-from agentkit.errors import AgentkitError
+from agentkit.errors import AgentkitError, RunError
 from agentkit.events import Event, RunEnd, RunPaused, RunStarted
 from agentkit.loop import run_loop
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import PausedRun
 from agentkit.state import RunState
+from agentkit.toolset.execute import is_cancelled
 
 if TYPE_CHECKING:
     from agentkit.agent import Agent
@@ -42,6 +43,11 @@ class RunStream(Generic[Output]):
         self._result: RunResult[Output] | None = None
         self._paused: PausedRun | None = None
         self._events = self._drive()
+        self._reader: asyncio.Task[Any] | None = None
+        """Who waits for the next event."""
+        self._is_read: asyncio.Event | None = None
+        """Set when it has it, or its waiting has ended."""
+        self._is_closing = False
 
     @property
     def result(self) -> RunResult[Output]:
@@ -82,14 +88,47 @@ class RunStream(Generic[Output]):
             self._run.pause_requested = True
 
     async def aclose(self) -> None:
-        """End the run. Idempotent; after its end it does nothing."""
+        """End the run. Idempotent; after its end it does nothing.
+
+        Any task may do that: one that waits for the next event then gets none, as at the end.
+
+        Raises:
+            AgentkitError: called by what the run itself waits for, such as a hook.
+        """
+        reader, is_read = self._reader, self._is_read
+        if reader is not None and is_read is not None:
+            if reader is asyncio.current_task():
+                raise AgentkitError(
+                    f"the run of {self._agent.name!r} cannot be closed from within, e.g. by a hook "
+                    "that it waits for: raise an error there instead, or use pause()"
+                )
+            if not self._is_closing:
+                self._is_closing = True
+                reader.cancel()
+            await is_read.wait()
         await self._events.aclose()
 
     def __aiter__(self) -> RunStream[Output]:
         return self
 
     async def __anext__(self) -> Event:
-        return await self._events.__anext__()
+        if self._reader is not None:
+            raise AgentkitError(
+                f"the events of the run of {self._agent.name!r} are read by another task already"
+            )
+        self._reader, self._is_read = asyncio.current_task(), asyncio.Event()
+        try:
+            return await self._events.__anext__()
+        except asyncio.CancelledError:
+            if self._is_closing and not is_cancelled(but=1):
+                raise StopAsyncIteration from None
+            raise
+        finally:
+            if self._is_closing and self._reader is not None:
+                self._reader.uncancel()
+            self._is_closing = False
+            self._is_read.set()
+            self._reader = None
 
     async def __aenter__(self) -> RunStream[Output]:
         return self
@@ -120,7 +159,18 @@ class RunStream(Generic[Output]):
                     async with aclosing(run_loop(run, self._prompt)) as events:
                         async for event in events:
                             yield self._ended(event)
-                except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+                except asyncio.CancelledError as error:
+                    if is_cancelled():
+                        await run.failed(error)
+                        raise
+                    ended = RunError(
+                        "a hook, a check or the model waited for something that was cancelled, and "
+                        "nobody has cancelled the run: let it catch CancelledError"
+                    )
+                    ended.partial = run.record()
+                    await run.failed(ended)
+                    raise ended from error
+                except BaseException as error:
                     await run.failed(error)
                     raise
                 finally:

@@ -160,7 +160,7 @@ async def _call_until_it_works(
     policy = policy_of(tool)
     output = await _call(tool, arguments, context)
     for attempt in range(policy.retries):
-        if not output.may_pass:
+        if not output.may_pass or is_cancelled():
             break
         await sleep(policy.wait_s(attempt))
         output = await _call(tool, arguments, context)
@@ -175,12 +175,26 @@ async def _call(
         output: object = await tool.call(arguments, context)
     except SystemExit as error:
         return failure(tool.spec.name, context, error, exit_text(error))
+    except asyncio.CancelledError as error:
+        if is_cancelled():
+            raise
+        return failure(tool.spec.name, context, error, "something that it waits for was cancelled")
     except Exception as error:
         return failure(tool.spec.name, context, error)
     if isinstance(output, ToolOutput):
         return output
     wrong = TypeError(f"its call() must return a ToolOutput, and returned {output!r:.200}")
     return bad_result(tool.spec.name, context, wrong)
+
+
+def is_cancelled(*, but: int = 0) -> bool:
+    """Whether the current task was cancelled, also where it has gone on in spite of that.
+
+    Args:
+        but: so many times do not count.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > but
 
 
 async def _finish(tasks: Sequence[asyncio.Task[None]]) -> None:
