@@ -156,7 +156,7 @@ async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
                 builder.push(event)
         turn = builder.finish()
     except ModelError as error:
-        _LOGGER.warning("agent %r: the summary failed: %s", run.member.name, error)
+        _LOGGER.warning("agent %r: the summary failed", run.member.name, exc_info=error)
         has_failed, has_begun = True, has_begun or error.response_began
     finally:
         if has_begun or has_failed:

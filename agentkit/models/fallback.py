@@ -265,7 +265,8 @@ class FallbackModel:
                 raise error
         self._down_until_s[index] = self._now_s() + max(self._cool_down_s, wait_s or 0.0)
         conversation.n_waits = 0
-        _LOGGER.warning("%s failed, and is left alone: %s", self._models[index].label, error)
+        label = self._models[index].label
+        _LOGGER.warning("%s failed, and is left alone", label, exc_info=error)
         if has_begun:
             # Another model is asked at once; what this one has said is dropped.
             again = ModelError(str(error), retryable=True, retry_after_s=0.0)

@@ -12,8 +12,8 @@ Kind: TypeAlias = Literal["requests", "tokens", "input_tokens", "output_tokens"]
 
 LONGEST_S = 300.0
 """Who asks for a longer wait is asked all the same: it then refuses, and the run says so."""
-_EXACT_S = 0.001
-"""Shorter waits are none: clocks are not more exact."""
+EXACT_S = 0.001
+"""Shorter waits are none: clocks are not more exact, and one that stands still never ends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Bucket:
         self._fill(now_s)
         missing = min(amount, self.per_minute) - self.level
         wait_s = missing * 60 / self.per_minute
-        return wait_s if wait_s > _EXACT_S else 0.0
+        return wait_s if wait_s > EXACT_S else 0.0
 
     def take(self, amount: float, now_s: float) -> None:
         """Count what a request takes; below 0 gives back."""

@@ -107,6 +107,7 @@ class OpenTelemetry:
         reply = Reply(content=self._content)
         error_type: str | None = None
         try:
+            self._show_input(traced, span, request)
             async with aclosing(within(_current(span), events)) as inside:
                 async for event in inside:
                     reply.push(event)
@@ -187,11 +188,13 @@ class OpenTelemetry:
         )
         if traced is not None and traced.is_compacted:
             span.set_attribute(semconv.COMPACTED, True)
+        return span
+
+    def _show_input(self, traced: TracedRun | None, span: Span, request: ModelRequest) -> None:
         if self._content and span.is_recording():
             new = request.context.messages if traced is None else traced.new_messages(request)
             span.set_attribute(semconv.INPUT_MESSAGES, input_messages(new))
             span.set_attribute(semconv.SYSTEM_INSTRUCTIONS, system_instructions(request.context))
-        return span
 
     def _answered(
         self, run: RunState, request: ModelRequest, reply: Reply, error_type: str | None

@@ -25,6 +25,9 @@ from agentkit.context import Context
 from agentkit.context.segment import SystemText
 from agentkit.events import FinishReason
 
+_DEEPEST = 100
+"""Levels of arguments that are shown as JSON; deeper ones are shown as the model's text."""
+
 
 def input_messages(messages: Iterable[Message]) -> str:
     """Return messages as `gen_ai.input.messages`. Bytes of images and files are left out."""
@@ -91,9 +94,21 @@ def _attachment(block: Image | File) -> dict[str, Any]:
 
 def _arguments(text: str) -> Any:
     try:
-        return json.loads(text or "{}")
-    except ValueError:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
         return text  # as the model wrote it
+    return text if _is_deep(value) else value
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether a value is nested so deeply that writing it, here or elsewhere, may fail."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        nested = [each for each in level if isinstance(each, dict | list)]
+        level = [
+            item for each in nested for item in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)
 
 
 def _text(value: object) -> str:

@@ -7,25 +7,15 @@ import asyncio
 from opentelemetry.trace import Span, StatusCode
 
 from agentkit.errors import (
-    ConfigurationError,
     LimitReached,
-    ModelError,
     PriceUnknown,
     TurnLimitReached,
 )
-from agentkit.journal import JournalError
 from agentkit.observe import semconv
 
 CANCELLED = "cancelled"
-_WITHOUT_CONTENT = (
-    ConfigurationError,
-    JournalError,
-    LimitReached,
-    ModelError,
-    PriceUnknown,
-    TurnLimitReached,
-)
-"""Errors whose text quotes neither prompts nor answers nor results."""
+_WITHOUT_CONTENT = frozenset((LimitReached, PriceUnknown, TurnLimitReached))
+"""Errors whose whole text is ours. A provider's may quote the prompt, a name may be the model's."""
 
 
 def record_error(span: Span, error: BaseException, *, content: bool) -> str:
@@ -35,7 +25,7 @@ def record_error(span: Span, error: BaseException, *, content: bool) -> str:
     """
     kind = error_type(error)
     span.set_attribute(semconv.ERROR_TYPE, kind)
-    is_told = content or isinstance(error, _WITHOUT_CONTENT)
+    is_told = content or type(error) in _WITHOUT_CONTENT
     span.set_status(StatusCode.ERROR, str(error) if is_told else None)
     if content and kind != CANCELLED:
         span.record_exception(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -57,6 +58,9 @@ class RunLog:
                     if isinstance(event, RunEnd | RunPaused):
                         status = "done" if isinstance(event, RunEnd) else "paused"
                     yield event
+        except asyncio.CancelledError:
+            status = "cancelled"
+            raise
         except Exception as error:
             fields = {**fields, "error_type": type(error).__qualname__}
             status = "failed"
@@ -119,7 +123,9 @@ class RunLog:
 
     @contextlib.asynccontextmanager
     async def _call(self, run: RunState, call: ToolCall) -> AsyncIterator[CallSpan]:
-        fields = {**_fields_of(run), "tool": call.name, "call_id": call.id}
+        # A model may call a tool that does not exist, by a name that is what it wants to say.
+        name = call.name if run.member.toolset.get(call.name) is not None else "unknown"
+        fields = {**_fields_of(run), "tool": name, "call_id": call.id}
         logged, began_s = _LoggedCall(), time.perf_counter()
         try:
             with _logging_in(fields):

@@ -199,7 +199,7 @@ class HostedModel(Generic[LayoutT]):
         await asyncio.wait([task])
         if not task.cancelled() and (error := task.exception()) is not None:
             # The tools' results matter more than the price of the next prompt.
-            _LOGGER.warning("%s: the prefix could not be kept alive: %s", self.label, error)
+            _LOGGER.warning("%s: the prefix could not be kept alive", self.label, exc_info=error)
 
     async def aclose(self) -> None:
         """End what was made at the provider for this model, such as cached-content objects."""

@@ -290,6 +290,51 @@ def test_a_refusal_with_a_wait_holds_up_the_other_runs_of_the_model_too() -> Non
     assert result.requests[0].timing.queued_s == pytest.approx(24)
 
 
+def test_a_wait_that_ends_between_two_ticks_of_the_clock_ends() -> None:
+    line = Line()
+    line.throttle.told([Told(kind="requests", remaining=0, reset_s=1.2345674)])
+    line.run(lambda: asyncio.wait_for(line.ask("a"), 5))
+    assert line.log == [("a", pytest.approx(1.234567))]
+
+
+def test_who_waited_in_a_loop_that_was_closed_holds_nobody_up() -> None:
+    throttle = Throttle(RateLimits(max_concurrent=1))
+    slot = asyncio.run(throttle.enter())
+    loop = asyncio.new_event_loop()
+    dead = loop.create_task(throttle.enter())
+    loop.run_until_complete(asyncio.sleep(0))
+    assert throttle.n_waiting == 1
+    loop.close()
+
+    slot.leave(NOTHING)
+    assert (throttle.n_running, throttle.n_waiting) == (0, 0)
+    asyncio.run(asyncio.wait_for(throttle.enter(), 5)).leave(NOTHING)
+    dead.get_coro().close()  # type: ignore[union-attr]
+    dead._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+def test_who_stands_behind_a_loop_that_is_closed_later_goes_on() -> None:
+    time = VirtualTime()
+    throttle = Throttle(RateLimits(max_concurrent=1), time=time)
+    slot = asyncio.run(throttle.enter())
+    loop = asyncio.new_event_loop()
+    dead = loop.create_task(throttle.enter())
+    loop.run_until_complete(asyncio.sleep(0))
+
+    async def behind() -> None:
+        entering = asyncio.create_task(throttle.enter())
+        await asyncio.sleep(0)
+        throttle._left({}, NOTHING)  # wakes the first, whose loop does not run again
+        loop.close()
+        await entering
+
+    asyncio.run(asyncio.wait_for(time.drive(behind()), 5))
+    assert (throttle.n_running, throttle.n_waiting) == (1, 0)
+    del slot
+    dead.get_coro().close()  # type: ignore[union-attr]
+    dead._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
 def test_a_model_takes_bounds_and_is_left_by_a_failed_a_closed_and_a_finished_request() -> None:
     def respond(ask: Ask) -> Reply | Failure:
         if "fail" in ask.user_text:

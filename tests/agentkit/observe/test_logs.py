@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from agentkit import Agent, tool
 from agentkit.caching.ledger.amounts import AtLeast
 from agentkit.errors import ModelError, RunError
+from agentkit.models import FallbackModel
 from agentkit.observe.logs import JsonFormatter, RunFilter, configure
 from agentkit.observe.run_log import RunLog, cost_fields
 from agentkit.observe.secrets import without_secrets
@@ -147,6 +148,38 @@ async def test_a_model_that_fails_and_a_run_that_waits_say_so(log: Log) -> None:
         await Lead(model=ScriptedModel([Call("pay")]), telemetry=RunLog()).run("x")
     assert log.of("tool call waits")
     assert log.of("run paused")
+
+
+async def test_a_fallback_and_an_invented_tool_are_logged_without_what_was_said(log: Log) -> None:
+    quoting = ModelError("messages.0: 'xylophone' is not allowed")
+    other = ScriptedModel([Call("xylophone"), "done"], label="other")
+    model = FallbackModel([ScriptedModel([quoting]), other])
+    await Lead(model=model, telemetry=RunLog()).run("xylophone")
+    [failed] = log.of("scripted failed, and is left alone")
+    assert failed["error"]["type"] == "ModelError"
+    [call] = log.of("tool call failed")
+    assert call["tool"] == "unknown"
+    assert "xylophone" not in log.text
+
+
+async def test_a_cancelled_run_is_logged_as_cancelled(log: Log) -> None:
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await asyncio.Event().wait()
+        return ""
+
+    agent = Agent(name="a", model=ScriptedModel([Call("wait")]), tools=[wait], telemetry=RunLog())
+    task = asyncio.create_task(agent.run("x"))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [run] = log.of("run cancelled")
+    assert run["status"] == "cancelled"
 
 
 async def test_with_traces_each_record_names_its_span(log: Log) -> None:

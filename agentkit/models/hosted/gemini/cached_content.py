@@ -185,7 +185,7 @@ class CachedContents:
             self._end(key, self._time.now())
             return None
         except ModelError as error:
-            _LOGGER.warning("cached content %r could not be renewed: %s", found.name, error)
+            _LOGGER.warning("cached content %r could not be renewed", found.name, exc_info=error)
             return found.name if self._left_s(found) >= _SPARE_S else None
         if self._objects.get(key) is not found:
             return None  # deleted meanwhile
@@ -204,10 +204,10 @@ class CachedContents:
             ends_at = self._time.now()
         except ModelError as error:
             _LOGGER.warning(
-                "cached content %r could not be deleted, it ends at %s: %s",
+                "cached content %r could not be deleted, it ends at %s",
                 found.name,
                 ends_at,
-                error,
+                exc_info=error,
             )
         finally:
             self._end(key, ends_at)
@@ -227,10 +227,10 @@ class CachedContents:
         while len(self._failed) > 4 * self._most:
             del self._failed[next(iter(self._failed))]
         _LOGGER.warning(
-            "no cached content was created for %s; the next attempt is in %.0f s: %s",
+            "no cached content was created for %s; the next attempt is in %.0f s",
             key.model,
             wait_s,
-            error,
+            exc_info=error,
         )
 
     def _end(self, key: FrontKey, at: datetime) -> None:
