@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import DiagnosticsField, Provider, Switches, anthropic_policy
-from agentkit.errors import ModelError
+from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic.body import AnthropicBody, finish
@@ -38,7 +38,7 @@ _MAX_PAUSES = 20
 class AnthropicAdapter:
     """Anthropic's API for one model. Usable from several event loops and threads.
 
-    The API has no seed: `Settings.seed` is left out. It has no mask of tools either: the loop
+    The API has no seed, so `Settings.seed` is refused. It has no mask of tools either: the loop
     refuses calls of masked tools. Where the newest models bind thinking to all that lies before it,
     what they think behind volatile text is shown and not sent back: no later request has that text.
 
@@ -98,8 +98,13 @@ class AnthropicAdapter:
         """Return the request's pieces in the order tools, system, messages.
 
         Raises:
-            RequestRefused: it has no message, or a file that Claude does not read.
+            RequestRefused: it has no message, a file that Claude does not read, or a seed.
         """
+        if request.settings.seed is not None:
+            raise RequestRefused(
+                f"{self.label}: the API has no seed, got {request.settings.seed!r}; leave it out "
+                "of settings"
+            )
         return lay_out(
             request,
             model=self._model,

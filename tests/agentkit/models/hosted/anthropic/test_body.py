@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,12 @@ def test_marks_lie_where_the_plan_has_them_and_nowhere_else() -> None:
     )
     assert marks_on_wire(data) == marks
     assert on_wire(data) == on_wire(sent(adapter, request)), "marks change nothing else"
+
+
+def test_a_setting_that_the_api_does_not_have_is_refused() -> None:
+    request = replace(ask(question()), settings=Settings(seed=7))
+    with pytest.raises(RequestRefused, match="has no seed, got 7; leave it out of settings"):
+        AnthropicAdapter(MODEL).layout(request)
 
 
 def test_marking_another_block_changes_no_other_byte() -> None:
