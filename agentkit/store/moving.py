@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Table, insert, select, update
 
 from agentkit.context.canonical import chain_digest, digest
+from agentkit.errors import ConfigurationError
 from agentkit.journal import JournalError
 from agentkit.store.reading import tree_rows, unknown
 from agentkit.store.saving import insert_new
@@ -55,7 +56,13 @@ def import_(connection: Connection, lines: bytes) -> int:
 
     Raises:
         JournalError: the lines are damaged, or differ from what is there.
+        ConfigurationError: they are no bytes.
     """
+    if not isinstance(lines, bytes):
+        raise ConfigurationError(
+            "import_ takes the bytes that export returned, e.g. Path(...).read_bytes(), "
+            f"got {lines!r:.80}"
+        )
     n_changed = 0
     for kind, value in _parsed(lines):
         try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Literal
 
 from pydantic import BaseModel
 
-from agentkit import Agent, Context, fan_out
+from agentkit import Agent, Context, ModelRequest, UserMessage, fan_out
 from agentkit.team import Ok
+from examples.offline import arguments, model_of
 
 
 class Verdict(BaseModel):
@@ -44,3 +47,24 @@ async def debate(side: Side, motion: str, rounds: int = 2) -> tuple[Verdict, lis
         raise judged.error
     assert isinstance(judged.output, Verdict)
     return judged.output, said
+
+
+def script(request: ModelRequest) -> str:
+    """Answer as a model might."""
+    if request.agent == "judge":
+        return json.dumps({"winner": "contra", "why": "Only one side has answered the other."})
+    first = request.context.messages[0]
+    is_pro = isinstance(first, UserMessage) and "You are pro" in first.text
+    argument = "They need no rails." if is_pro else "They are slow, and they rock."
+    return f"{'Still: ' if len(request.context.messages) > 1 else ''}{argument}"
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Hold a debate, and print what was said and who has won."""
+    model = model_of(arguments(__doc__, argv).model, script)
+    verdict, said = asyncio.run(debate(Side(model=model), "Boats are better than trains."))
+    print(*said, f"{verdict.winner} has won: {verdict.why}", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

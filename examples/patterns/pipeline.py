@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from agentkit import Agent, Task, fan_out
+import asyncio
+import json
+
+from agentkit import Agent, ModelRequest, Task, fan_out
 from agentkit.team import Ok
+from examples.offline import arguments, model_of, said_to
 
 
 class Outliner(Agent[None, list[str]]):
@@ -31,3 +35,24 @@ async def article(editor: Editor, subject: str) -> str:
         written = (await fan_out(editor, tasks)).outcomes
         parts = [f"{each.output}" if isinstance(each, Ok) else f"({each.task})" for each in written]
         return (await editor.run("\n\n".join(parts))).output
+
+
+def script(request: ModelRequest) -> str:
+    """Answer as a model might."""
+    match request.agent:
+        case "outliner":
+            return json.dumps(["The keel", "The mast"])
+        case "writer":
+            return f"{said_to(request)} holds it together."
+        case _:
+            return said_to(request)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Write a short article, and print it."""
+    model = model_of(arguments(__doc__, argv).model, script)
+    print(asyncio.run(article(Editor(model=model), "Boats")))
+
+
+if __name__ == "__main__":
+    main()

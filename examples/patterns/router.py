@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Literal
 
 from pydantic import BaseModel
 
-from agentkit import Agent, fan_out
+from agentkit import Agent, ModelRequest, fan_out
 from agentkit.result import Outcome
+from agentkit.team import Ok
+from examples.offline import arguments, model_of, said_to
 
 
 class Route(BaseModel):
@@ -36,3 +40,22 @@ async def answer(router: Router, question: str) -> Outcome:
     async with router:
         route = (await router.run(question)).output
         return (await fan_out(router, [(route.to, question)])).outcomes[0]
+
+
+def script(request: ModelRequest) -> str:
+    """Answer as a model might."""
+    if request.agent == "router":
+        return json.dumps({"to": "technician" if "leaks" in said_to(request) else "billing"})
+    return f"This is {request.agent}. We call you back today."
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Route two questions, and print who answers what."""
+    model = model_of(arguments(__doc__, argv).model, script)
+    for question in ("My machine leaks.", "How much was it in May?"):
+        outcome = asyncio.run(answer(Router(model=model), question))
+        print(question, outcome.output if isinstance(outcome, Ok) else outcome.reason, sep=" - ")
+
+
+if __name__ == "__main__":
+    main()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
 
 from agentkit import ModelError, ModelRequest
 from agentkit.team import Ok
 from agentkit.testing import ScriptedModel, assert_prefix_stable
 from examples.offline import said_to
+from examples.patterns import debate as debate_example
+from examples.patterns import pipeline, router
 from examples.patterns.debate import Side, debate
 from examples.patterns.pipeline import Editor, article
 from examples.patterns.router import Router, answer
@@ -64,3 +69,18 @@ async def test_a_router_asks_once_and_the_chosen_agent_answers() -> None:
     ]
     asked = [call.request.context for call in model.calls]
     assert {context.common_length(asked[0]) for context in asked[1:]} == {2, len(asked[0].front)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "says"),
+    [
+        (router, "My machine leaks. - This is technician. We call you back today."),
+        (pipeline, "The keel holds it together."),
+        (debate_example, "contra has won: Only one side has answered the other."),
+    ],
+)
+def test_each_is_a_program_that_runs_offline_and_prints_what_it_does(
+    capsys: pytest.CaptureFixture[str], pattern: Any, says: str
+) -> None:
+    pattern.main([])
+    assert says in capsys.readouterr().out.splitlines()

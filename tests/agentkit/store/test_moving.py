@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agentkit.errors import ConfigurationError
 from agentkit.journal import JournalError
 from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
@@ -143,3 +144,10 @@ async def test_damaged_lines_are_refused_and_nothing_is_added(
         await journal.import_(damage(lines))
     assert await journal.runs() == ()
     assert (await journal.export()).count(b"\n") == 1
+
+
+async def test_an_import_of_text_is_told_what_to_give() -> None:
+    text: Any = "text"
+    with open_journal("sqlite://") as journal:
+        with pytest.raises(ConfigurationError, match=r"bytes that export returned.* got 'text'"):
+            await journal.import_(text)
