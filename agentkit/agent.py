@@ -31,6 +31,7 @@ from agentkit.output import OutputType
 from agentkit.result import RunResult
 from agentkit.resuming import abandoned
 from agentkit.saved import Answer, Answers, Memory, PausedRun
+from agentkit.spelling import check_settings
 from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
 from agentkit.team.members import Team
@@ -169,6 +170,7 @@ class Agent(Generic[Deps, Output]):
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         check_method_tools(cls, Agent)
+        check_settings(cls, Agent, _CONFIGURATION)
 
     if not TYPE_CHECKING:  # type checkers find such mistakes by `__init__`
 
@@ -616,7 +618,9 @@ async def _result_of(stream: RunStream[Output]) -> RunResult[Output]:
         async for _ in events:
             pass
     if events.paused is not None and events.paused.pending:
-        raise ApprovalRequired(events.paused)
+        waits = ApprovalRequired(events.paused)
+        waits.partial = events.record
+        raise waits
     return events.result
 
 

@@ -11,8 +11,8 @@ AgentkitError
 └── RunError                a run ended without an answer; `partial` has everything up to then
     ├── ModelError          the model failed or broke its protocol
     │   └── RequestRefused  the model can never serve this request (too long, schema not supported)
-    ├── TurnLimitReached    `max_turns` model turns did not lead to an answer
     ├── LimitReached        the run tree has used up one of its `Limits`
+    │   └── TurnLimitReached  `max_turns` model turns did not lead to an answer
     ├── PriceUnknown        money is limited, and a model has no known price
     ├── Blocked             a guard let the input in or the answer out not
     ├── RestoredFailure     a subagent's run had failed in another process
@@ -91,10 +91,6 @@ class RequestRefused(ModelError):
     """The model can never serve this request; sending it again will not help."""
 
 
-class TurnLimitReached(RunError):
-    """`max_turns` model turns did not lead to an answer."""
-
-
 class LimitReached(RunError):
     """The run and everything below it have used up one of their limits."""
 
@@ -107,6 +103,21 @@ class LimitReached(RunError):
         """Its name in `Limits`."""
         self.allowed = allowed
         self.used = used
+
+
+class TurnLimitReached(LimitReached):
+    """`max_turns` model turns did not lead to an answer. `limit` is `max_turns`.
+
+    Unlike those in `Limits` it is each agent's own: of runs below it does not count.
+    """
+
+    def __init__(self, agent: str, allowed: int) -> None:
+        RunError.__init__(
+            self,
+            f"agent {agent!r} has no answer after max_turns={allowed!r} turns; "
+            "continue from error.partial.context, or raise max_turns",
+        )
+        self.limit, self.allowed, self.used = "max_turns", allowed, allowed
 
 
 class PriceUnknown(RunError):

@@ -30,6 +30,7 @@ from agentkit.context import Context
 from agentkit.events import Turn
 from agentkit.limits import LimitUse
 from agentkit.models.base import ModelRequest
+from agentkit.spelling import check_hook_methods
 from agentkit.toolset import ToolOutput
 
 Deps_co = TypeVar("Deps_co", covariant=True, default=Any)
@@ -59,6 +60,10 @@ class Hooks:
     A resumed run goes on where it was: what its hooks have said stays, and they are not asked
     again about what was done. Only what a lost process had not finished is asked again.
     """
+
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        check_hook_methods(cls, Hooks)
 
     whole_team: ClassVar[bool] = False
     """Whether the runs of subagents call it too, at all depths, before their own hooks; and whoever

@@ -223,12 +223,7 @@ def before_turn(run: RunState) -> Outcome | None:
     if run.pause_requested:
         return Pause()
     if run.own_turn >= limit:
-        return Stop(
-            TurnLimitReached(
-                f"agent {run.member.name!r} has no answer after max_turns={limit!r} turns; "
-                "continue from error.partial.context, or raise max_turns"
-            )
-        )
+        return Stop(TurnLimitReached(run.member.name, limit))
     return None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult, printable
 from agentkit.caching.report import RequestRecord
@@ -46,20 +46,24 @@ class Memory:
     can keep each text once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Approve:
     """A person agrees to a call."""
 
-    arguments: str | None = None
+    arguments: str | None
     """JSON text to run it with in place of the model's; the model is told so."""
     kind: Literal["approve"] = field(default="approve", init=False)
 
-    def __post_init__(self) -> None:
-        if self.arguments is not None and not _is_object(self.arguments):
+    def __init__(self, arguments: str | Mapping[str, object] | None = None) -> None:
+        """Agree, with the model's arguments or with others: a dict, or the JSON text of one."""
+        text = _object_text(arguments)
+        if text is not None and not _is_object(text):
             raise ConfigurationError(
-                f"Approve(arguments=...) must be the JSON text of an object, or None for the "
-                f"model's own; got {self.arguments!r:.200}"
+                "Approve(arguments=...) must be a dict or the JSON text of an object, or None for "
+                f"the model's own; got {arguments!r:.200}"
             )
+        object.__setattr__(self, "arguments", text)
+        object.__setattr__(self, "kind", "approve")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,14 @@ class Answered:
 
 Answer: TypeAlias = Approve | Deny | Answered
 """What a person says to a call that waits for approval."""
+
+
+def _object_text(arguments: object) -> Any:
+    """Return the JSON text of a dict; what is none, as it is."""
+    try:
+        return json.dumps(arguments) if isinstance(arguments, Mapping) else arguments
+    except (TypeError, ValueError, RecursionError):
+        return arguments
 
 
 def _is_object(text: str) -> bool:

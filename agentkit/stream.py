@@ -56,10 +56,15 @@ class RunStream(Generic[Output]):
         Raises:
             AgentkitError: the run has no result (yet).
         """
+        if self._result is None and self._paused is not None:
+            raise AgentkitError(
+                f"the run of {self._agent.name!r} has no result, because it is paused: `.paused` "
+                "is what to go on with: await agent.resume(events.paused, answers)"
+            )
         if self._result is None:
             raise AgentkitError(
-                f"the run of {self._agent.name!r} has no result: it has not ended, was left early, "
-                "or was paused; `record` has what it did"
+                f"the run of {self._agent.name!r} has no result: it has not ended, or was left "
+                "early; `record` has what it did"
             )
         return self._result
 

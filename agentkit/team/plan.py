@@ -150,6 +150,7 @@ def _part(
         *handoffs,
         *(() if known is None else (known.tool,)),
     )
+    _check_same_names(name, tools)
     servers = tuple(source for source in agent.tools if isinstance(source, McpServer))
     policies = [policy_of(each) for each in tools]
     policies += [policy for server in servers for policy in server.policies.values()]
@@ -217,6 +218,31 @@ def _given_tools(agent: AnyAgent) -> Iterator[Tool]:
                     "take it from an instance"
                 )
             yield made
+
+
+def _check_same_names(agent: str, tools: tuple[Tool, ...]) -> None:
+    """Check that each of an agent's tools would be called: by one name there is one.
+
+    In a team it is otherwise: there equal specs are one spec, behind which each agent has its own.
+
+    Raises:
+        ConfigurationError: two tools that do different things have one name.
+    """
+    by_name: dict[str, Tool] = {}
+    for each in tools:
+        first = by_name.setdefault(each.spec.name, each)
+        if not _is_same(first, each):
+            raise ConfigurationError(
+                f"agent {agent!r} has two different tools {each.spec.name!r}, {first!r} and "
+                f"{each!r}, of which only the first would ever be called; give one another name: "
+                'tool(name="...")'
+            )
+
+
+def _is_same(first: Tool, second: Tool) -> bool:
+    if isinstance(first, FunctionTool) and isinstance(second, FunctionTool):
+        return first.does_same(second)
+    return first is second or first == second
 
 
 def _is_agent(source: object) -> bool:

@@ -169,6 +169,16 @@ class FunctionTool(Generic[P, R]):
         """False for a method taken from its class: such a tool has a spec, but cannot be called."""
         return bool(self._bound_to) or self._target.binds == "nothing"
 
+    def does_same(self, other: FunctionTool[Any, Any]) -> bool:
+        """Whether a call of the other one runs the same function, bound to the same object."""
+        mine, theirs = self._bound_to, other._bound_to
+        return (
+            bool(self._target.call == other._target.call)
+            and len(mine) == len(theirs)
+            and all(one is another for one, another in zip(mine, theirs, strict=True))
+            and (self._policy, self._timeout_s) == (other._policy, other._timeout_s)
+        )
+
     async def call(
         self, arguments: Mapping[str, object], context: ToolContext[object]
     ) -> ToolOutput:

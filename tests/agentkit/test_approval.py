@@ -118,7 +118,7 @@ async def test_changed_arguments_that_do_not_fit_are_an_error_result_and_nothing
 
 @pytest.mark.parametrize("arguments", ["", "{", "[1]", "null", 3])
 def test_changed_arguments_are_the_text_of_a_json_object(arguments: Any) -> None:
-    with pytest.raises(ConfigurationError, match="must be the JSON text of an object"):
+    with pytest.raises(ConfigurationError, match="must be a dict or the JSON text of an object"):
         Approve(arguments=arguments)
 
 
