@@ -27,6 +27,11 @@ class Missing:
     reason: str
 
 
+@dataclass
+class Own:
+    answer: int
+
+
 @tool
 def look(at: str) -> str:
     """Look.
@@ -48,6 +53,7 @@ TYPES: list[tuple[Any, object]] = [
     (Literal["yes", "no"], "yes"),
     (int, 0),
     (Found | None, Found(0)),
+    (Own | None, Own(0)),
 ]
 
 
