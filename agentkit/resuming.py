@@ -107,7 +107,8 @@ async def _known(given: PausedRun | str, journal: Journal | None) -> tuple[Saved
         return given.runs
     if not (known := await journal.load(given.run_id)):
         for run in given.runs:
-            await journal.save(run)  # it was paused where there was no journal
+            # It was paused where there was no journal: for this one it is a run that nobody has.
+            await journal.save(replace(run, claim=""))
     return known or given.runs
 
 

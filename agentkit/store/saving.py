@@ -84,6 +84,8 @@ def save_run(connection: Connection, run: SavedRun, known: Known | None) -> Know
         known = _begun(connection, run)
     step = next_step(run, known.run) if known.n_steps else first_step(run)
     if step is None:
+        if run.claim != known.run.claim and _is_under_way(run):
+            raise _lost(run.run_id)
         if run.parent is None:
             raise JournalError(
                 f"run {run.run_id!r} is in the journal already, and this is not how it went on: "
