@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
-import typer
-
 from agentkit.cli.failures import fail, say
+from agentkit.cli.prompts import ask_line
 from agentkit.saved import Answer, Answered, Approve, Deny, PausedRun, PendingCall
 
 Ask: TypeAlias = Callable[[PausedRun], Mapping[str, Answer]]
@@ -74,19 +73,11 @@ def _asked(paused: PausedRun) -> Mapping[str, Answer]:
     answers: dict[str, Answer] = {}
     for pending in paused.pending:
         say(pending_text(pending))
-        said = _prompt("agree? (yes, no, or no with a reason; empty: later)")
-        word, _, reason = said.strip().partition(" ")
+        said = ask_line("agree? (yes, no, or no with a reason; empty: later): ") or ""
+        word, _, reason = said.partition(" ")
         if word.lower() in ("y", "yes"):
             answers[pending.id] = Approve()
         elif word:
             is_no = word.lower().rstrip(",:;") in ("n", "no")
-            answers[pending.id] = Deny(reason.strip() if is_no else said.strip())
+            answers[pending.id] = Deny(reason.strip() if is_no else said)
     return answers
-
-
-def _prompt(text: str) -> str:
-    try:
-        said: str = typer.prompt(text, default="", show_default=False, err=True)
-    except typer.Abort:
-        return ""
-    return said

@@ -8,10 +8,9 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import typer
-
 from agentkit.cli import options
 from agentkit.cli.failures import failures_as_exit_codes, say
+from agentkit.cli.prompts import ask_line
 from agentkit.errors import RunError
 from agentkit.saved import SavedEnd
 
@@ -62,10 +61,8 @@ def chat(
 
 def _talk(talk: Talk, runner: asyncio.Runner) -> None:
     while True:
-        try:
-            line: str = typer.prompt("you", prompt_suffix="> ", err=True).strip()
-        except typer.Abort:  # Ctrl-C, Ctrl-D or the end of the input
-            typer.echo(err=True)
+        line = ask_line("you> ")
+        if line is None:
             return
         match line:
             case "/quit" | "/exit":

@@ -33,7 +33,9 @@ def runs(
     status: Annotated[
         str | None, typer.Option(help="running, paused, done or failed.", metavar="STATUS")
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many, the newest first.")] = 20,
+    limit: Annotated[
+        int, typer.Option(min=1, max=_MOST_RUNS, help="How many, the newest first.")
+    ] = 20,
     as_json: options.AsJson = False,
     journal: options.Journal = None,
 ) -> None:

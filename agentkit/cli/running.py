@@ -13,6 +13,7 @@ import typer
 
 from agentkit.cli import options
 from agentkit.cli.failures import WAITS, fail, failures_as_exit_codes, say
+from agentkit.cli.prompts import prints_on_stderr
 
 if TYPE_CHECKING:
     from agentkit.cli.agents import AnyAgent
@@ -45,7 +46,8 @@ def run(
     asked = sys.stdin.read() if question == "-" else question
     run_id = uuid.uuid4().hex
     with failures_as_exit_codes():
-        agent = load_agent(where, model=model)
+        with prints_on_stderr():
+            agent = load_agent(where, model=model)
         with journal_to_write(journal, agent.journal) as kept:
             stream = agent.stream(
                 asked, run_id=run_id, session=session, user=user or "", journal=kept
@@ -81,7 +83,8 @@ def resume(
     from agentkit.saved import PausedRun
 
     with failures_as_exit_codes():
-        agent = load_agent(where, model=model)
+        with prints_on_stderr():
+            agent = load_agent(where, model=model)
         with journal_to_resume(journal, agent.journal) as kept:
             waiting = PausedRun(runs=asyncio.run(load_run(kept, name)))
             answers = given_answers(waiting, approve or (), deny or (), answer or ())
@@ -151,7 +154,8 @@ def _drive(
     screen = Screen(watches=watch, is_quiet=as_json)
     drive = Drive(agent, stream, journal, screen, ask_at_terminal())
     try:
-        ended = asyncio.run(drive.to_the_end())
+        with prints_on_stderr():
+            ended = asyncio.run(drive.to_the_end())
     except KeyboardInterrupt:
         fail(f"interrupted{hint}", code=130)
     except RunError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -246,3 +247,53 @@ def test_ctrl_c_ends_the_process_and_another_goes_on(tmp_path: Path) -> None:
     second = subprocess.run([*command, "resume", run_id, *where], **more)
     assert second.returncode == 0, second.stderr
     assert second.stdout.startswith("It said: This call was")
+
+
+NOISY = """
+from agentkit import Agent, tool
+from agentkit.testing import Call, ScriptedModel
+
+print("loading")
+
+class Noisy(Agent):
+    model = ScriptedModel([Call("pay"), "paid"])
+    @tool(requires_approval=True)
+    def pay(self) -> str:
+        "Pay."
+        print("paying")
+        return "ok"
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_questions_and_what_an_app_prints_do_not_get_into_the_answer(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """With a real terminal for questions, and stdout in a pipe."""
+    (tmp_path / "noisy_app.py").write_text(NOISY)
+    terminal, its_end = os.openpty()
+    try:
+        os.write(terminal, b"yes\n")
+        command = [sys.executable, "-m", "agentkit", "run", "noisy_app:Noisy", "x", *options]
+        run = subprocess.run(
+            [*command, "--journal", "none"],
+            cwd=tmp_path,
+            stdin=its_end,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(its_end)
+        os.close(terminal)
+    assert (json.loads(run.stdout)["output"] + "\n" if options else run.stdout) == "paid\n"
+    assert "agree? (yes, no, or no with a reason; empty: later): " in run.stderr
+    assert "loading" in run.stderr
+    assert "paying" in run.stderr
+
+
+def test_more_runs_than_a_journal_can_count_are_not_asked_for(cli: Cli) -> None:
+    result = cli("runs", "--limit", str(10**20))
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
