@@ -22,7 +22,6 @@ from agentkit.blocks import (
     printable,
 )
 from agentkit.errors import ModelError
-from agentkit.quick import quick
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
@@ -84,7 +83,6 @@ class ToolCallArguments:
     kind: Literal["tool_call_arguments"] = field(default="tool_call_arguments", init=False)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageEvent:
     """What is known of the request so far. A later event refines an earlier one, field by field."""
@@ -133,7 +131,6 @@ ModelEvent: TypeAlias = (
 )
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """One complete turn of a model."""

@@ -6,10 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 
-from agentkit.quick import quick
 
-
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens of one request, or of many added up. None means that the model did not say.
@@ -66,7 +63,6 @@ class Usage:
         return total
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
     """Seconds of one model request, on a monotonic clock. None where unknown or not reached."""

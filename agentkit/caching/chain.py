@@ -11,10 +11,8 @@ from operator import is_not
 
 from agentkit.caching.policy import Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Message, Role
-from agentkit.quick import quick
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
     """The end of a block: the prefix up to and with it."""
@@ -89,7 +87,6 @@ class PrefixMemory:
         return Prefixes(found, found.keys)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hashed:
     request: CacheRequest

@@ -11,7 +11,6 @@ from agentkit.caching.chain import changed_settings, settings
 from agentkit.caching.policy import Change, Policy, Section
 from agentkit.caching.request import CacheRequest, Role
 from agentkit.caching.verdict import Difference
-from agentkit.quick import quick
 
 if TYPE_CHECKING:
     from agentkit.context import Context
@@ -23,7 +22,6 @@ _AROUND = 40
 _CHUNK = 1 << 12
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """A request that was sent. Its bytes are shared with the layout, never copied."""

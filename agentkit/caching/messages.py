@@ -10,7 +10,6 @@ from itertools import accumulate, chain, compress, count
 from operator import attrgetter
 
 from agentkit.caching.policy import BlockKind, Ttl
-from agentkit.quick import quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,6 @@ class Mark:
     """None: the provider's default, or what the request's options say."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A piece of a request that is equal to another or not; simulated caches never look inside.
@@ -85,7 +83,6 @@ class Role(enum.StrEnum):
     """A system or developer message behind the first other message."""
 
 
-@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of the conversation."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit.caching.ledger.totals import Loss, Totals, losses, priced_models, totals
-from agentkit.quick import quick
 from agentkit.quote import Quote
 from agentkit.usage import Timing, Usage
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from agentkit.caching.verdict import Verdict
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRecord:
     """One request to a model."""

@@ -15,7 +15,6 @@ from agentkit.caching.messages import Messages as Messages
 from agentkit.caching.messages import Role as Role
 from agentkit.caching.messages import replace_mark, shows_image
 from agentkit.caching.policy import BlockKind, Change, Speed, Terms, Ttl
-from agentkit.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,6 @@ class Tenant:
     region: str = "global"
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Everything beside the blocks that may change what an entry is keyed by."""
@@ -63,7 +61,6 @@ class OpenAiOptions:
     """GPT-5.5 and earlier; None is the default."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRequest:
     """One request to a provider, in wire order: tools, system, messages."""

@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from agentkit.caching.plan.plan import Prediction
 from agentkit.caching.policy import Cost, InputSplit
-from agentkit.quick import quick
 
 
 class Cause(enum.StrEnum):
@@ -73,7 +72,6 @@ class Shortfall:
     """What the lost tokens cost more than reading them would have; None: unknown price."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One request: planned, paid, explained. Amounts in USD; None where unknown, never 0."""

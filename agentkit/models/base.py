@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeGuard, runti
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent
-from agentkit.quick import quick
 from agentkit.toolset import Toolset
 from agentkit.usage import Timing, Usage
 
@@ -101,7 +100,6 @@ class Reuse:
     """Whether other runs will send the same front within its life in the cache."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One request to a model.

@@ -19,7 +19,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
 @pytest.mark.parametrize(
     ("folder", "may_know"),
     [
-        ("caching/policy", {"caching.policy", "errors", "quick"}),
+        ("caching/policy", {"caching.policy", "errors"}),
         (
             "caching/simulate",
             {
@@ -31,7 +31,6 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.request",
                 "caching.simulate",
                 "errors",
-                "quick",
             },
         ),
         (
@@ -45,7 +44,6 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "caching.simulate",
                 "errors",
                 "models.base",
-                "quick",
             },
         ),
         (

@@ -16,13 +16,11 @@ from agentkit.caching.policy import (
     Section,
 )
 from agentkit.caching.verdict import Cause, Difference
-from agentkit.quick import quick
 
 _PLAUSIBLE = 1.5
 """Estimates, corrected by what was counted before, are not off by more than half."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """All that is known about one answered request."""

@@ -10,7 +10,6 @@ from decimal import Decimal
 
 from agentkit.caching.policy import Ttl
 from agentkit.caching.request import CacheRequest
-from agentkit.quick import quick
 
 
 class SharedBy(enum.StrEnum):
@@ -24,7 +23,6 @@ class SharedBy(enum.StrEnum):
     """Later requests of the same run."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPrefix:
     """A prefix that other requests will have too."""
@@ -44,7 +42,6 @@ class SharedPrefix:
     Where no lifetime outlasts that, they tell whom an entry serves yet. Empty: none were seen."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A request before its marks are placed. Only the marks that the user set are there."""
@@ -79,7 +76,6 @@ class Draft:
     """The tools that may be called now; None allows all."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveEntry:
     """An entry that a cache is believed to hold for a prefix of the request."""

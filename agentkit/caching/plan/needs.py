@@ -9,13 +9,11 @@ from decimal import Decimal
 from agentkit.caching.plan.draft import Draft, SharedBy, SharedPrefix
 from agentkit.caching.plan.lives import Lives
 from agentkit.caching.plan.prompt import Prompt, run_ends
-from agentkit.quick import quick
 
 PING_MARGIN_S = 20
 """How long before an entry's end it is read to be kept alive: a ping takes time to arrive."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
     """Later requests whose longest common prefix with this one is the same."""

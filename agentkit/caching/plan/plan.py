@@ -8,10 +8,8 @@ from decimal import Decimal
 
 from agentkit.caching.policy import Cost, InputSplit, Ttl
 from agentkit.caching.request import CacheRequest, Mark, OpenAiOptions
-from agentkit.quick import quick
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedMark:
     """A mark on one block."""
@@ -40,7 +38,6 @@ class CachedFront:
     ttl_s: int
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """What the request will read and write, if the provider keeps to its rules."""
@@ -54,7 +51,6 @@ class Prediction:
     """What the input would cost without any cache."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
     """Where the marks go, and what they will do."""

@@ -17,12 +17,10 @@ from agentkit.caching.plan.draft import (
     Written,
 )
 from agentkit.caching.request import Block, CacheRequest, Role
-from agentkit.quick import quick
 
 ItemT = TypeVar("ItemT")
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """Parallel sequences, one item for each rendered block."""

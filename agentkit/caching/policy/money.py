@@ -10,7 +10,6 @@ from decimal import Decimal
 
 from agentkit.caching.policy.source import Source
 from agentkit.caching.policy.terms import Ttl
-from agentkit.quick import quick
 
 MILLION = Decimal(1_000_000)
 
@@ -169,7 +168,6 @@ def row_for(rows: Iterable[PriceRow], model: str, on: date) -> PriceRow | None:
     return max(valid, key=lambda row: row.valid_from or date.min, default=None)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputSplit:
     """The input tokens of one request: each is read, written or neither; never two of these."""
@@ -197,7 +195,6 @@ class InputSplit:
         return dict(self.writes).get(ttl, 0)
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What one request costs, in USD."""

@@ -19,10 +19,8 @@ from agentkit.caching.simulate.clock import Clock
 from agentkit.caching.simulate.served import Miss, Refused, Served
 from agentkit.caching.simulate.store import Store, Write
 from agentkit.errors import UnknownModel
-from agentkit.quick import quick
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What was decided when a request arrived."""

@@ -12,7 +12,6 @@ from typing import overload
 from agentkit.caching.plan.draft import LiveEntries, LiveEntry
 from agentkit.caching.policy import Change, Ttl
 from agentkit.caching.recent import Recent
-from agentkit.quick import quick
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +25,6 @@ class Write:
     """Life with any use, from its creation."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A cached prefix. Times are seconds of the same clock."""

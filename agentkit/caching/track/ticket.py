@@ -31,7 +31,6 @@ from agentkit.caching.track.scale import Counted, Sized, TokenScale
 from agentkit.caching.verdict import Verdict
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.wire import Layout
-from agentkit.quick import quick
 from agentkit.usage import Usage
 
 RUNS_KEPT = 256
@@ -59,7 +58,6 @@ class Memory:
     """By agent and key: its last request, of which all its runs share the front, and its epoch."""
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A request that is planned and not sent."""

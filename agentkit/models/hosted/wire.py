@@ -12,10 +12,8 @@ from agentkit.caching.policy import Provider
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
-from agentkit.quick import quick
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireBlock:
     """One piece: what caches see of it, and its bytes."""

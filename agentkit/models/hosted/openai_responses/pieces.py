@@ -11,13 +11,11 @@ from typing import Final, Literal
 
 from agentkit.caching.policy import BlockKind
 from agentkit.caching.request import Block, Mark, Role
-from agentkit.quick import quick
 
 NEXT_PART: Final = b","
 LAST_PART: Final = b"]}"
 
 
-@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
     """A whole input item, or one part of an item's content list."""
