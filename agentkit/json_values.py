@@ -10,7 +10,7 @@ import functools
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from agentkit.blocks import (
@@ -54,7 +54,9 @@ class Pool:
 
         Raises:
             ContextError: its line is not that of a segment, to the last byte.
+            FormatError: there is none.
         """
+        _checked(index, type(index) is int and 0 <= index < len(self.lines), "index of a segment")
         if index not in self._segments:
             self._segments[index] = Segment.from_data(self.lines[index].encode())
         return self._segments[index]
@@ -134,7 +136,7 @@ def _decode_class(kind: Any, data: Any, pool: Pool | None) -> Any:
         message = _message(data, pool)
         return _checked(message, isinstance(message, kind), kind)
     if kind is Decimal:
-        return Decimal(_checked(data, isinstance(data, str), str))
+        return _decimal(_checked(data, isinstance(data, str), str))
     if kind is Context:
         return _context(data, pool)
     if kind is RequestRecord:
@@ -154,8 +156,19 @@ def _decode_class(kind: Any, data: Any, pool: Pool | None) -> Any:
     )
 
 
+def _decimal(text: str) -> Decimal:
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise FormatError(f"{text!r:.200} is no number") from error
+    return cast(Decimal, _checked(number, not number.is_nan(), "number"))
+
+
 def _message(data: Any, pool: Pool | None) -> Any:
-    return message_from_json(data) if pool is None else pool.segment(data).content
+    if pool is None:
+        return message_from_json(data)
+    message = pool.segment(data).content
+    return _checked(message, type(message) in _MESSAGES, "message")
 
 
 def _context(data: Mapping[str, Any], pool: Pool | None) -> Context:

@@ -27,6 +27,9 @@ Part: TypeAlias = Memory | SavedTurn | SavedEnd | RequestRecord
 Document: TypeAlias = PausedRun | SavedRun | RunRecord
 """What has a JSON text of its own."""
 
+_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError)
+"""What reading something else leads to."""
+
 AnyPart = TypeVar("AnyPart", Memory, SavedTurn, SavedEnd, RequestRecord)
 AnyDocument = TypeVar("AnyDocument", PausedRun, SavedRun, RunRecord, RunResult[Any])
 
@@ -61,7 +64,7 @@ def from_text(kind: type[AnyDocument], text: str | bytes) -> AnyDocument:
         return cast("AnyDocument", decode(kind, whole[name], Pool(whole["segments"])))
     except FormatError:
         raise
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except _DAMAGE as error:
         raise FormatError(f"not the JSON form of a {name}: {error}") from error
 
 
@@ -78,7 +81,7 @@ def part_from_json(kind: type[AnyPart], value: Json) -> AnyPart:
     """
     try:
         return cast("AnyPart", decode(kind, value, None))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except _DAMAGE as error:
         raise FormatError(f"not the JSON form of a {kind.__name__}: {error}") from error
 
 
