@@ -83,7 +83,7 @@ async def test_a_call_is_approved_in_another_process_and_only_once(url: str) -> 
     with open_journal(url) as journal:
         later = agent(journal, "Done.")
         assert (await later.resume(paused.run_id, answers)).output == "Done."
-        with pytest.raises(ConfigurationError, match="no pending call"):
+        with pytest.raises(ConfigurationError, match="was answered before"):
             await later.resume(paused.run_id, answers)
     assert n_charges == 1
 
