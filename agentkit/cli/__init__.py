@@ -1,7 +1,7 @@
 """The `agentkit` command.
 
 running.py        run, resume: Drive takes a run through its pauses; answers.py asks,
-                  showing.py shows
+                  showing.py shows; prompts.py: what is typed, and what stdout is for
 chatting.py       chat
 kept_runs.py      runs, show, cost; timeline.py, transcript.py: a run as
                   rows and as a conversation; journals.py: where runs are

@@ -66,3 +66,10 @@ def test_what_is_no_command_is_said_whatever_it_begins_with(cli: Cli) -> None:
     assert "You said '/quit', after 3 messages." in result.stdout
     assert "You said '//', after 5 messages." in result.stdout
     assert result.stdout.count("You said") == 3
+
+
+def test_stdout_has_the_answers_and_nothing_else(cli: Cli) -> None:
+    result = cli("chat", "cli_app:Desk", input="hello\n\npay\nyes\n/quit\n")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ("You said 'hello', after 1 messages.\nThe tool says: paid 5 dollars\n")
+    assert result.stderr.count("you> ") == 4
