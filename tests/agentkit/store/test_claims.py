@@ -17,6 +17,7 @@ from agentkit import (
     tool,
 )
 from agentkit.journal import JournalError
+from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
 from agentkit.testing import Call, FunctionModel, ScriptedModel
 from tests.agentkit.store.made import after_turn, begun, below
@@ -176,3 +177,16 @@ async def test_a_second_approval_leaves_the_run_with_who_was_first(url: str) -> 
             await clerk(second).resume(paused, answer)
         may_end.set()
         assert (await going).output == "Done."
+
+
+async def test_a_claim_whose_check_fails_takes_nothing(url: str) -> None:
+    def check(runs: tuple[SavedRun, ...]) -> None:
+        raise ConfigurationError(f"{runs[0].run_id} must be left alone")
+
+    with open_journal(url) as first, open_journal(url) as second:
+        run = begun()
+        await first.save(run)
+        with pytest.raises(ConfigurationError, match="r must be left alone"):
+            await second.claim("r", check)
+        await first.save(after_turn(run))
+        assert await second.load("r") == (after_turn(run),)
