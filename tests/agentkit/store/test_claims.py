@@ -111,7 +111,7 @@ async def test_a_run_of_before_a_claim_in_the_same_process_is_refused(journal: S
     await journal.save(run)
     (claimed,) = await journal.claim("r")
     await journal.save(after_turn(claimed, "As the new one says."))
-    with pytest.raises(JournalError, match="this is not how it went on"):
+    with pytest.raises(JournalError, match="no longer ours"):
         await journal.save(run)
 
 

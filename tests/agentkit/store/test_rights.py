@@ -287,9 +287,10 @@ async def test_a_deletion_that_somebody_who_reads_keeps_from_the_files_says_so(
         reader.isolation_level = None
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM agentkit_runs").fetchall()
-        for clean in (lambda: journal.delete(user="ann"), journal.vacuum):
-            with pytest.raises(JournalError, match="its text is still in the files of"):
-                await clean()
+        with pytest.raises(JournalError, match="its text is still in the files of"):
+            await journal.delete(user="ann")
+        with pytest.raises(JournalError, match="its text is still in the files of"):
+            await journal.vacuum()
         assert await journal.load("r") == ()
         reader.execute("COMMIT")
         assert _files_hold(folder, b"4711"), "nothing to forget"
