@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from agentkit.blocks import printable
 from agentkit.budget import Budget
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
@@ -86,6 +87,10 @@ def run_options(given: RunKeywords) -> RunOptions:
         kind = _KINDS[name]
         if not isinstance(value, kind):
             raise ConfigurationError(f"{name} must be a {kind}, got {value!r:.200}")
+        if isinstance(value, str) and printable(value) != value:
+            raise ConfigurationError(
+                f"{name} holds a lone surrogate and has no UTF-8 form: {value!r:.200}"
+            )
         if name in ("session", "run_id") and value == "":
             raise ConfigurationError(f"{name} must not be empty; leave it out")
     return RunOptions(**given)

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, ApprovalRequired, Approve, Limits, PausedRun, RunResult, tool
+from agentkit import (
+    Agent,
+    ApprovalRequired,
+    Approve,
+    ConfigurationError,
+    Limits,
+    PausedRun,
+    RunResult,
+    tool,
+)
 from agentkit.errors import FormatError
 from agentkit.saved import SavedRun
 from agentkit.testing import Call, ScriptedModel
@@ -91,3 +100,11 @@ def places(value: Any) -> list[tuple[Any, Any]]:
         if isinstance(value[key], dict | list):
             found += places(value[key])
     return found
+
+
+@pytest.mark.parametrize("option", ["session", "user", "run_id"])
+async def test_a_name_that_could_not_be_kept_is_refused_before_the_run_begins(option: str) -> None:
+    agent = Agent(name="a", instructions="i", model=ScriptedModel([]))
+    given: Any = {option: "a\ud800"}
+    with pytest.raises(ConfigurationError, match=f"{option} holds a lone surrogate"):
+        await agent.run("x", **given)
