@@ -119,7 +119,8 @@ def _attachment(value: JsonObject) -> Image | File | None:
         return Image(media_type="image/png", url="")
     if kind in ("input_file", "file") and ("file_data" in value or "file" in value):
         inner = value.get("file") if isinstance(value.get("file"), Mapping) else value
-        return _file("application/pdf", str((inner or {}).get("file_data") or ""))
+        data_url = str((inner or {}).get("file_data") or "")
+        return _file("application/pdf", data_url.rpartition(",")[2])
     for name in ("inlineData", "inline_data", "fileData", "file_data"):  # Gemini
         media = value.get(name)
         if isinstance(media, Mapping):
