@@ -26,5 +26,6 @@ except ImportError as error:
 
 from agentkit.store.journal import SqlJournal, open_journal
 from agentkit.store.listing import RunRow, StepRow
+from agentkit.store.worker import JournalUnavailable
 
-__all__ = ["RunRow", "SqlJournal", "StepRow", "open_journal"]
+__all__ = ["JournalUnavailable", "RunRow", "SqlJournal", "StepRow", "open_journal"]

@@ -123,7 +123,7 @@ class Worker:
         while self._waiting and len(batch) < _BATCH:
             batch.append(self._waiting.popleft())
         error = self._try_saving(batch) if batch else None
-        is_over = error is None or isinstance(error, _Unavailable) or len(batch) == 1
+        is_over = error is None or isinstance(error, JournalUnavailable) or len(batch) == 1
         for save in batch:
             # One by one: what is wrong with one of them must not harm the others.
             save.answer(error if is_over else self._try_saving([save]))
@@ -184,16 +184,16 @@ class Worker:
             if may_retry and _was_given_up(error):
                 kind = _GivenUp
             elif isinstance(error, OperationalError):
-                kind = _Unavailable
+                kind = JournalUnavailable
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise kind(f"the journal {name_of(self.engine)} failed: {cause}") from error
 
 
-class _Unavailable(JournalError):
+class JournalUnavailable(JournalError):
     """The database is locked, full or gone: for all who use it."""
 
 
-class _GivenUp(_Unavailable):
+class _GivenUp(JournalUnavailable):
     """The server ended the transaction, or the connection was gone: it may be tried again."""
 
 

@@ -11,7 +11,10 @@ from typing import Any
 
 from bench.figures import read
 
-TEAM_ENGINES = ("ours", "ours_bfloat16", "openvino", "transformers", "llama_cpp")
+TEAM_ENGINES = (
+    *("ours", "ours_float32", "ours_bfloat16", "openvino", "openvino_float32"),
+    *("transformers", "llama_cpp"),
+)
 
 
 def draw(figures: Path, folder: Path) -> None:
