@@ -10,7 +10,7 @@ from typing import Any
 from agentkit.blocks import AssistantMessage, message_to_json
 from agentkit.caching.report import CacheReport, RequestRecord
 from agentkit.cli.transcript import messages_of
-from agentkit.observe.amounts import dollars, share_text, usd_text
+from agentkit.observe.amounts import dollars, one_line, share_text, usd_text
 from agentkit.saved import SavedRun
 
 _BAR = 24
@@ -51,7 +51,7 @@ def to_text(runs: Sequence[SavedRun]) -> str:
     """Return a run and all below it as text."""
     splits = [Split.of(request) for run in runs for request in run.requests]
     longest = max((split.total for split in splits if split is not None), default=1)
-    lines = [f"task: {_one_line(runs[0].prompt, 200)}", LEGEND]
+    lines = [f"task: {one_line(runs[0].prompt, 200)}", LEGEND]
     for run in runs:
         lines += ["", *_run_lines(run, longest)]
     return "\n".join(lines)
@@ -90,13 +90,14 @@ def _run_lines(run: SavedRun, longest: int) -> Iterator[str]:
     if not are_paired:
         yield f"       {len(turns)} turns: {'; '.join(map(_said, turns))}"
     if run.end is not None:
-        ended = run.end.error if run.end.error is not None else run.end.text
-        yield f"       {'failed' if run.end.error is not None else 'answer'}: {_one_line(ended)}"
+        has_failed = run.end.error is not None
+        ended = one_line(run.end.text if run.end.error is None else run.end.error, 100)
+        yield f"       {'failed' if has_failed else 'answer'}: {ended}"
     elif run.open_turn is not None:
         for call in run.open_turn.message.calls:
             if call.id not in run.open_turn.results:
                 waits = "waits for a person" if call.id in run.open_turn.waiting else "not done"
-                yield f"       {call.name} {_one_line(call.arguments, 60)}: {waits}"
+                yield f"       {call.name} {one_line(call.arguments, 60)}: {waits}"
 
 
 def _request_text(request: RequestRecord, longest: int) -> str:
@@ -124,18 +125,13 @@ def _verdict_lines(request: RequestRecord) -> Iterator[str]:
     if shortfall is not None:
         cause = shortfall.cause.value.replace("_", " ")
         lost = f", {shortfall.lost_tokens:,} tokens lost" if shortfall.lost_tokens else ""
-        yield f"       {cause}{lost}: {_one_line(shortfall.detail, 600)}"
+        yield f"       {cause}{lost}: {one_line(shortfall.detail, 600)}"
 
 
 def _said(turn: AssistantMessage) -> str:
     if turn.calls:
         return f"calls {', '.join(call.name for call in turn.calls)}"
-    return f"says {_one_line(turn.text, 40)!r}"
-
-
-def _one_line(text: str, most: int = 100) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}..."
+    return f"says {one_line(turn.text, 40)!r}"
 
 
 def _run_json(run: SavedRun) -> dict[str, Any]:

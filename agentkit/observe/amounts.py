@@ -1,4 +1,4 @@
-"""Tokens and money in words."""
+"""How tokens, shares, money and long texts are written for people."""
 
 from __future__ import annotations
 
@@ -43,3 +43,9 @@ def dollars(amount: Decimal) -> str:
         return f"${amount:,.2f}"
     digits = min(7, 2 - amount.adjusted())
     return "$" + f"{amount:.{digits}f}".rstrip("0").ljust(4, "0")
+
+
+def one_line(text: str, most: int) -> str:
+    """Return a text on one line, cut after `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[:most]}..."

@@ -30,7 +30,7 @@ from agentkit.events import (
     UsageEvent,
     VendorItemEvent,
 )
-from agentkit.observe.amounts import dollars, tokens_text
+from agentkit.observe.amounts import dollars, one_line, tokens_text
 from agentkit.usage import Usage
 
 _ROOT = ""
@@ -106,7 +106,7 @@ class AgentView:
     def _asks_again(self, event: TurnDropped | AnswerRejected) -> str:
         if isinstance(event, AnswerRejected):
             self.doing = "asks again"
-            return f"the answer is rejected: {_one_line(event.reason)}"
+            return f"the answer is rejected: {one_line(event.reason, 200)}"
         self.doing = f"asks again in {event.wait_s:g} s"
         return f"{self.doing}: {event.error}"
 
@@ -192,11 +192,6 @@ def _turn_text(turn: Turn) -> str:
         return text
     cause = shortfall.cause.value.replace("_", " ")
     return f"{text} ({cause}: {shortfall.lost_tokens:,} tokens lost)"
-
-
-def _one_line(text: str, most: int = 200) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def _pending(event: RunPaused) -> str:

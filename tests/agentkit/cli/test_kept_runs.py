@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agentkit.cli import timeline
 from agentkit.cli.timeline import Split
+from agentkit.observe.amounts import one_line
 from tests.agentkit.cli.conftest import Cli
 
 
@@ -105,7 +105,7 @@ def test_a_bar_is_as_long_as_its_prompt(split: Split, bar: str) -> None:
 
 
 def test_a_long_text_is_one_short_line() -> None:
-    assert timeline._one_line("a\n b" + "x" * 200, 5) == "a bxx..."
+    assert one_line("a\n b" + "x" * 200, 5) == "a bxx..."
 
 
 def test_show_has_the_conversation_with_calls_and_results(cli: Cli, read: str) -> None:
