@@ -10,7 +10,7 @@ import time
 import pytest
 
 from agentkit.toolset import McpConnectError, McpConnection, connect_all
-from agentkit.toolset.mcp_process import ServerProcess
+from agentkit.toolset.mcp.process import ServerProcess
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from agentkit.toolset import ToolOutput
-from agentkit.toolset.mcp_results import cut, to_tool_output
+from agentkit.toolset.mcp.results import cut, to_tool_output
 
 
 def blocks(*texts: str) -> list[dict]:

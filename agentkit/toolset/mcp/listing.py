@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.errors import ToolDefinitionError
-from agentkit.toolset.mcp_names import final_names
+from agentkit.toolset.mcp.names import final_names
 from agentkit.toolset.tool import ToolSpec
 
 _MAX_PAGES = 1000

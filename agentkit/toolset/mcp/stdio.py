@@ -13,8 +13,8 @@ from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from agentkit.toolset.mcp_process import ServerProcess
-from agentkit.toolset.mcp_wire import Broken, Junk, LineSplitter, Message, RequestId, read_line
+from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.wire import Broken, Junk, LineSplitter, Message, RequestId, read_line
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from agentkit.toolset.mcp_names import check_alias
+from agentkit.toolset.mcp.names import check_alias
 from agentkit.toolset.policy import ToolPolicy
 
 if TYPE_CHECKING:
-    from agentkit.toolset.mcp import McpConnection
+    from agentkit.toolset.mcp.connection import McpConnection
 
 Protocol = Literal["auto", "legacy"]
 """How to begin: probe for the modern protocol first, or only shake hands in the old way."""
@@ -109,7 +109,7 @@ class McpServer:
 
     def connect(self) -> McpConnection:
         """A connection to this server; it starts when entered (`async with`)."""
-        from agentkit.toolset.mcp import McpConnection
+        from agentkit.toolset.mcp.connection import McpConnection
 
         return McpConnection(self)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp_process import ServerProcess
-from agentkit.toolset.mcp_server import McpServer, Protocol
-from agentkit.toolset.mcp_stdio import StdioTransport
+from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.server import McpServer, Protocol
+from agentkit.toolset.mcp.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcp import ClientSession

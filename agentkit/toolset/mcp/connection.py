@@ -1,8 +1,4 @@
-"""MCP servers as sources of tools.
-
-    server = McpServer(alias="files", command=["python", "-m", "agentkit_tools.files", "docs"])
-    async with server.connect() as files:
-        toolset = Toolset(files.tools)
+"""One connection to an MCP server: started, listed, called, and started again when it has ended.
 
 The tools are listed once and pinned: a server that changes its list, or restarts with another
 one, does not move the prompt's prefix; `warnings` says what happened. A server that dies answers
@@ -19,10 +15,10 @@ from types import TracebackType
 
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp_link import McpLink, ServerEnded
-from agentkit.toolset.mcp_listing import ListedTool, Listing, Selection, list_tools
-from agentkit.toolset.mcp_results import cut, to_tool_output
-from agentkit.toolset.mcp_server import McpServer
+from agentkit.toolset.mcp.link import McpLink, ServerEnded
+from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection, list_tools
+from agentkit.toolset.mcp.results import cut, to_tool_output
+from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.threads import run_in_thread
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec

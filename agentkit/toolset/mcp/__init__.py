@@ -1,0 +1,20 @@
+"""MCP servers as sources of tools.
+
+    server = McpServer(alias="files", command=["python", "-m", "agentkit_tools.files", "docs"])
+    async with server.connect() as files:
+        toolset = Toolset(files.tools)
+
+server.py      McpServer: how to reach one, a value
+connection.py  McpConnection: connected, listed, called, started again
+link.py        one life of a session, and the task that owns it; stdio.py, process.py, wire.py
+listing.py     all pages, each tool judged by itself; names.py: legal everywhere
+results.py     what a model reads of a result
+Importing this package does not load the MCP SDK.
+"""
+
+from __future__ import annotations
+
+from agentkit.toolset.mcp.connection import McpConnection, McpTool, connect_all
+from agentkit.toolset.mcp.server import McpServer
+
+__all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
