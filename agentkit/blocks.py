@@ -210,7 +210,32 @@ class ToolMessage:
     kind: Literal["tool"] = field(default="tool", init=False)
 
 
-Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+@dataclass(frozen=True, slots=True)
+class ToolsMessage:
+    """Tools that a conversation got after it had begun, behind what was sent already.
+
+    A provider that can take tools in the middle of a conversation is sent them here, in its own
+    way; at any other they are the last of the request's tools.
+    """
+
+    added: tuple[str, ...]
+    """The canonical JSON text of each (`ToolSpec.bytes`), in the order in which they came."""
+    kind: Literal["tools"] = field(default="tools", init=False)
+
+    def __post_init__(self) -> None:
+        if not self.added:
+            raise ContextError("ToolsMessage.added is empty; a message must add a tool")
+        for text in self.added:
+            _check_text("ToolsMessage.added", text)
+            _check_spec(text)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the tools, in order."""
+        return tuple(json.loads(text)["name"] for text in self.added)
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolMessage | ToolsMessage
 
 
 def printable(text: str) -> str:
@@ -223,6 +248,8 @@ def printable(text: str) -> str:
 
 def message_to_json(message: Message) -> dict[str, Json]:
     """Return the JSON form. `message_from_json` gives back an equal message."""
+    if isinstance(message, ToolsMessage):
+        return {"kind": message.kind, "added": list(message.added)}
     blocks: tuple[Block, ...]
     blocks = message.results if isinstance(message, ToolMessage) else message.blocks
     return {"kind": message.kind, "blocks": [_block_to_json(block) for block in blocks]}
@@ -242,6 +269,8 @@ def message_from_json(value: Mapping[str, Json] | str | bytes) -> Message:
 
 
 def _message(data: Mapping[str, Json]) -> Message:
+    if data["kind"] == "tools":
+        return ToolsMessage(tuple(cast("list[str]", data["added"])))
     parts = cast("list[Mapping[str, Json]]", data["blocks"])
     blocks = tuple(_block_from_json(part) for part in parts)
     match data["kind"]:
@@ -306,6 +335,18 @@ def _check_source(what: str, data: str | None, url: str | None) -> None:
         )
     for name, text in (("data", data), ("url", url)):
         _check_text(f"{what}.{name}", text or "")
+
+
+def _check_spec(text: str) -> None:
+    try:
+        spec = json.loads(text)
+    except ValueError:
+        spec = None
+    if not isinstance(spec, dict) or not {"name", "description", "parameters"} <= spec.keys():
+        raise ContextError(
+            f"ToolsMessage.added takes the JSON text of tool specs, as ToolSpec.bytes has it; "
+            f"got {text!r:.200}"
+        )
 
 
 def _check_breakpoint(value: str | None) -> None:

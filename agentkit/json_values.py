@@ -18,6 +18,7 @@ from agentkit.blocks import (
     Json,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserMessage,
     message_from_json,
     message_to_json,
@@ -74,7 +75,7 @@ def encode(value: Any, pool: Pool | None) -> Any:
             return {"segments": indices, "digest": value.digest}
         case RequestRecord():
             return _requests().dump_python(value, mode="json")
-        case UserMessage() | AssistantMessage() | ToolMessage():
+        case UserMessage() | AssistantMessage() | ToolMessage() | ToolsMessage():
             return message_to_json(value) if pool is None else pool.add(Segment(value))
         case ToolResult():
             return cast("list[Json]", message_to_json(ToolMessage((value,)))["blocks"])[0]
@@ -220,7 +221,7 @@ def _hints(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-_MESSAGES = {UserMessage, AssistantMessage, ToolMessage}
+_MESSAGES = {UserMessage, AssistantMessage, ToolMessage, ToolsMessage}
 _UNIONS = (Union, types.UnionType)
 _PLAIN: Mapping[Any, tuple[type, ...]] = {
     str: (str,),

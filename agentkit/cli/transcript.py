@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import assert_never
 
-from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from agentkit.blocks import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    ToolsMessage,
+    UserMessage,
+)
 from agentkit.saved import SavedRun
 
 _TEXT, _ARGUMENTS, _RESULT = 4_000, 500, 1_000
@@ -42,6 +49,8 @@ def _run_lines(run: SavedRun) -> Iterator[str]:
                 for result in message.results:
                     failed = " (error)" if result.is_error else ""
                     yield from _said(f"{result.name}{failed}", result.content, most=_RESULT)
+            case ToolsMessage():
+                yield from _said("tools", "added " + ", ".join(message.names))
             case _:
                 assert_never(message)
     if run.open_turn is not None:

@@ -6,7 +6,14 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from agentkit.blocks import (
+    AssistantMessage,
+    Message,
+    ToolCall,
+    ToolMessage,
+    ToolsMessage,
+    UserMessage,
+)
 from agentkit.context.canonical import chain_digest, digest
 from agentkit.context.segment import Content, Document, Segment
 from agentkit.context.tier import Tier, is_single, rank
@@ -94,7 +101,7 @@ class Context:
         return tuple(
             content
             for content in contents
-            if isinstance(content, UserMessage | AssistantMessage | ToolMessage)
+            if isinstance(content, UserMessage | AssistantMessage | ToolMessage | ToolsMessage)
         )
 
     @property

@@ -12,6 +12,7 @@ from agentkit.blocks import (
     Json,
     Message,
     ToolMessage,
+    ToolsMessage,
     UserMessage,
     message_from_json,
     message_to_json,
@@ -101,7 +102,7 @@ def _place(content: Content) -> tuple[Tier, SystemPart | None]:
             return Tier.TOOLS, None
         case Document():
             return Tier.KNOWLEDGE, None
-        case UserMessage() | AssistantMessage() | ToolMessage():
+        case UserMessage() | AssistantMessage() | ToolMessage() | ToolsMessage():
             return Tier.HISTORY, None
         case _:
             assert_never(content)
@@ -118,7 +119,7 @@ def _encode(content: Content) -> bytes:
         case Document():
             text, uri = _checked(content.text), _checked(content.uri)
             return canonical_json({"tier": "knowledge", "uri": uri, "text": text})
-        case UserMessage() | AssistantMessage() | ToolMessage():
+        case UserMessage() | AssistantMessage() | ToolMessage() | ToolsMessage():
             return canonical_json({"tier": "history", "message": message_to_json(content)})
         case _:
             assert_never(content)

@@ -27,6 +27,7 @@ from agentkit.blocks import (
     Text,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserMessage,
 )
 from agentkit.context import Context, Document, SystemPart, SystemText
@@ -300,6 +301,8 @@ def _history(message: Message) -> Iterator[chat.ChatMessage]:
                 yield chat.ChatMessage(
                     role="tool", content=_result_text(result), tool_call_id=result.call_id
                 )
+        case ToolsMessage():
+            return  # they are the last of the request's tools
         case _:
             assert_never(message)
 

@@ -17,6 +17,7 @@ from agentkit.blocks import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserBlock,
     UserMessage,
     VendorItem,
@@ -52,6 +53,8 @@ def _parts(message: Message) -> list[dict[str, Any]]:
             return list(_block_parts(message.blocks))
         case ToolMessage():
             return list(_result_parts(message.results))
+        case ToolsMessage():
+            return [{"type": "tools", "names": list(message.names)}]
 
 
 def _block_parts(blocks: Iterable[UserBlock | AssistantBlock]) -> Iterator[dict[str, Any]]:

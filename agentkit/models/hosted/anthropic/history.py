@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.policy import BlockKind
 from agentkit.caching.request import Message, Messages, Role
 from agentkit.context import Segment
@@ -70,7 +70,7 @@ class History:
     def add(self, index: int, segment: Segment) -> None:
         """Add a segment of the context, which has this index there."""
         content = segment.content
-        assert isinstance(content, UserMessage | AssistantMessage | ToolMessage)
+        assert isinstance(content, UserMessage | AssistantMessage | ToolMessage | ToolsMessage)
         if isinstance(content, AssistantMessage):
             self.ends.append(self.end)
             self._calls = self._log.turn(content)

@@ -16,6 +16,7 @@ from agentkit.blocks import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserBlock,
     UserMessage,
     VendorItem,
@@ -46,6 +47,8 @@ def message_pieces(message: Message, dialect: Dialect, calls: Calls) -> tuple[Pi
             return _assistant_pieces(message.blocks, dialect, calls)
         case ToolMessage():
             return tuple(_result_piece(result, dialect, calls) for result in message.results)
+        case ToolsMessage():
+            return ()
         case _:
             assert_never(message)
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import Message, ToolMessage
+from agentkit.blocks import Message, ToolMessage, ToolsMessage
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import Provider, Rates, gemini_policy
 from agentkit.caching.times import RealTime, Time
@@ -165,5 +165,5 @@ class GeminiAdapter:
 
 
 def _has_mark(message: Message) -> bool:
-    blocks = () if isinstance(message, ToolMessage) else message.blocks
+    blocks = () if isinstance(message, ToolMessage | ToolsMessage) else message.blocks
     return any(getattr(block, "breakpoint", None) is not None for block in blocks)

@@ -27,6 +27,7 @@ from agentkit.blocks import (
     Text,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserMessage,
 )
 from agentkit.caching.policy import BlockKind
@@ -67,7 +68,7 @@ def system_blocks(segment: Segment, index: int) -> tuple[WireBlock, ...]:
         case Document(uri=uri, text=text):
             name = json.dumps(uri, ensure_ascii=False)
             return (text_block(f"<document uri={name}>\n{text}\n</document>", index),)
-        case ToolList() | UserMessage() | AssistantMessage() | ToolMessage():
+        case ToolList() | UserMessage() | AssistantMessage() | ToolMessage() | ToolsMessage():
             return ()
         case _:
             assert_never(segment.content)
@@ -85,6 +86,8 @@ def contents(message: Message, index: int, *, model: str) -> tuple[Content, ...]
             answers = [_result(result, index) for result in message.results]
             attached = [block for result in message.results for block in _attached(result, index)]
             found = [(Role.TOOL, answers), (Role.USER, attached)]
+        case ToolsMessage():
+            return ()
         case _:
             assert_never(message)
     return tuple(Content(role=role, blocks=tuple(blocks)) for role, blocks in found if blocks)

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
 
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, Role
@@ -97,7 +97,7 @@ def _history(request: ModelRequest, model: str, encoded: Encoded) -> Iterator[tu
     """Yield the contents of the history, and of each whether it is an assistant's."""
     for index, segment in enumerate(request.context.segments):
         message = segment.content
-        if not isinstance(message, UserMessage | AssistantMessage | ToolMessage):
+        if not isinstance(message, UserMessage | AssistantMessage | ToolMessage | ToolsMessage):
             continue
         key = ("history", segment.digest, index)
         make = partial(contents, message, index, model=model)

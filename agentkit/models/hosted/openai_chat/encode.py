@@ -18,6 +18,7 @@ from agentkit.blocks import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserBlock,
     UserMessage,
     VendorItem,
@@ -96,6 +97,8 @@ class Encoder:
                 self._assistant(writer, message, ids)
             case ToolMessage():
                 self._results(writer, message, ids)
+            case ToolsMessage():
+                pass  # they are the last of the request's tools
             case _:
                 assert_never(message)
         return writer.encoded()

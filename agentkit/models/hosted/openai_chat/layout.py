@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from agentkit.blocks import AssistantMessage, ToolMessage, UserMessage
+from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
 from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
@@ -107,7 +107,7 @@ def _add_history(sheet: _Sheet, request: ModelRequest, encoder: Encoder, profile
                 sheet.ends.append(len(sheet.pieces))  # what it was asked with
                 renamed = log.turn(message)
                 sheet.add(encoder.history(segment, message, index, renamed))
-            case UserMessage() | ToolMessage() as message:
+            case UserMessage() | ToolMessage() | ToolsMessage() as message:
                 sheet.add(encoder.history(segment, message, index, renamed))
             case _:
                 assert_never(segment.content)

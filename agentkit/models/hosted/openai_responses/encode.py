@@ -21,6 +21,7 @@ from agentkit.blocks import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserMessage,
     VendorItem,
 )
@@ -83,6 +84,8 @@ class Encoder:
                 return (Entry(Role.ASSISTANT, items),) if items else ()
             case ToolMessage():
                 return tuple(self._result(result, dict(renamed)) for result in content.results)
+            case ToolsMessage():
+                return ()
             case _:
                 assert_never(content)
 
