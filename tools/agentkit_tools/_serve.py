@@ -1,0 +1,203 @@
+"""What these servers share: strict tools with clean errors, one listing, two transports.
+
+    tools = [strict_tool(notes.add, annotations=ADDS), strict_tool(notes.read, annotations=READS)]
+    server = make_server("agentkit-notes", "Keeps notes.", tools)
+    return serve(server, "the notes", http_port=None)
+
+A listing has the same bytes at each start: tools are sorted by name, and their schemas come from
+the functions alone. Over HTTP a server listens on 127.0.0.1 only and refuses foreign `Host` and
+`Origin` headers; it asks for no password, so every user of the machine can call it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import inspect
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import anyio
+from mcp.server import MCPServer
+from mcp.server.caching import CacheHint
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+from pydantic import ValidationError, create_model
+
+from agentkit_tools._errors import Refused
+from agentkit_tools._names import shown_name
+
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+"""The tool changes nothing."""
+
+ADDS = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
+)
+"""The tool adds something and overwrites nothing; a second call adds it again."""
+
+CHANGES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+)
+"""The tool may overwrite or delete."""
+
+_LIST_TTL_MS = 3_600_000
+_MAX_MISTAKES = 5
+_MAX_NAME_CHARS = 40
+_SHUTDOWN_S = 3
+_LOOPBACK = "127.0.0.1"
+
+
+class _StrictTool(Tool):
+    """A tool that names each wrong argument in a line, and does not run then."""
+
+    async def run(
+        self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False
+    ) -> Any:
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            known = ", ".join(self.parameters.get("properties", ())) or "none"
+            raise ToolError(f"{self.name} was not run: {_mistakes(error, known)}") from None
+        return await super().run(arguments, context, convert_result)
+
+
+def strict_tool(
+    function: Callable[..., str] | Callable[..., Awaitable[str]],
+    *,
+    annotations: ToolAnnotations,
+    explain: Callable[[Refused], str] = str,
+) -> Tool:
+    """An MCP tool from a function or coroutine function that returns text or raises `Refused`.
+
+    Refusals become tool errors with the text of `explain`. Arguments that the function does not
+    have are refused, so that a misspelt one is not dropped in silence. The function's docstring
+    is the description; its parameters are described with `Annotated[..., Field(...)]`.
+    """
+    tool = _StrictTool.from_function(
+        _answering(function, explain),
+        description=inspect.getdoc(function),
+        annotations=annotations,
+        structured_output=False,
+    )
+    model = tool.fn_metadata.arg_model
+    strict = create_model(model.__name__, __base__=model, __cls_kwargs__={"extra": "forbid"})
+    return tool.model_copy(
+        update={
+            "fn_metadata": tool.fn_metadata.model_copy(update={"arg_model": strict}),
+            "parameters": strict.model_json_schema(by_alias=True),
+        }
+    )
+
+
+def make_server(name: str, instructions: str, tools: Iterable[Tool]) -> MCPServer:
+    """A server whose listing is sorted by name and may be kept by clients for an hour."""
+    return MCPServer(
+        name,
+        instructions=instructions,
+        tools=sorted(tools, key=lambda tool: tool.name),
+        cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="public")},
+        log_level="WARNING",
+    )
+
+
+def add_http_option(parser: argparse.ArgumentParser) -> None:
+    """Add `--http PORT`, which `serve` takes as `http_port`."""
+    parser.add_argument(
+        "--http",
+        metavar="PORT",
+        type=_port,
+        help=f"serve streamable HTTP at http://{_LOOPBACK}:PORT/mcp instead of stdin and stdout; "
+        "0 takes a free port and names it on stderr; every user of this machine can call it",
+    )
+
+
+def serve(server: MCPServer, what: str, http_port: int | None) -> int:
+    """Serve until stdin ends, or over HTTP until a signal. Returns the exit code."""
+    if http_port is not None:
+        return _serve_http(server, what, http_port)
+    # The thread that reads stdin cannot be interrupted, and there is nothing to save.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    if sys.stdin.isatty():
+        log(f"serving {what} over stdin and stdout; Ctrl-C ends it")
+    server.run("stdio")
+    return 0
+
+
+def log(text: str) -> None:
+    """Say something to whoever started the server; stdout belongs to the protocol."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201 - the log
+
+
+def _serve_http(server: MCPServer, what: str, port: int) -> int:
+    import uvicorn
+
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((_LOOPBACK, port))
+        except OSError as error:
+            log(f"cannot listen on port {port}: {error.strerror}; 0 takes a free port")
+            return 2
+        config = uvicorn.Config(
+            server.streamable_http_app(host=_LOOPBACK),
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=_SHUTDOWN_S,
+        )
+        listening.listen()
+        log(f"serving {what} at http://{_LOOPBACK}:{listening.getsockname()[1]}/mcp")
+        with contextlib.suppress(KeyboardInterrupt):
+            anyio.run(uvicorn.Server(config).serve, [listening])
+    return 0
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdigit() else -1
+    if not 0 <= port <= 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; use a number from 0 to 65535")
+    return port
+
+
+def _answering(
+    function: Callable[..., str] | Callable[..., Awaitable[str]], explain: Callable[[Refused], str]
+) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def answer_later(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await function(*args, **kwargs)
+            except Refused as refused:
+                raise ToolError(explain(refused)) from None
+
+        return answer_later
+
+    @functools.wraps(function)
+    def answer(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Refused as refused:
+            raise ToolError(explain(refused)) from None
+
+    return answer
+
+
+def _mistakes(error: ValidationError, known: str) -> str:
+    """What is wrong with which argument, without the values: they may be long."""
+    mistakes = error.errors(include_url=False, include_input=False, include_context=False)
+    shown = []
+    for mistake in mistakes[:_MAX_MISTAKES]:
+        name = shown_name(".".join(str(part) for part in mistake["loc"]))[:_MAX_NAME_CHARS]
+        if mistake["type"] == "extra_forbidden":
+            shown.append(f"{name}: there is no such argument; the arguments are: {known}")
+        else:
+            shown.append(f"{name}: {mistake['msg']}")
+    more = [f"and {len(mistakes) - len(shown)} more"] if len(mistakes) > len(shown) else []
+    return "; ".join([*shown, *more])
