@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
 
-from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.calling import make_call
 from agentkit.toolset.mcp.link import McpLink, ServerEnded
 from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection, list_tools
-from agentkit.toolset.mcp.results import cut, to_tool_output
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.threads import run_in_thread
@@ -129,42 +128,7 @@ class McpConnection:
 
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
-        try:
-            canonical_json({"name": name, "arguments": dict(arguments)})
-            link = await self._live_link()
-        except ValueError as error:
-            return ToolOutput.error(f"The call cannot be sent: {error}.")
-        except McpConnectError as error:
-            return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
-        params: dict[str, object] = {"name": name, "arguments": dict(arguments)}
-        try:
-            result = await link.request("tools/call", params, self.server.call_timeout_s)
-        except Exception as error:
-            # Whatever the SDK raises: the call may have reached the server, and the model must
-            # know.
-            problem = await self._explain(error, link)
-            return ToolOutput.error(cut(problem, self.server.max_result_chars), may_pass=True)
-        return to_tool_output(result, self.server.max_result_chars)
-
-    async def _explain(self, error: Exception, link: McpLink) -> str:
-        """What to tell the model about a call that got no result."""
-        from mcp import MCPError
-        from mcp_types import REQUEST_TIMEOUT
-
-        server = f"MCP server {self.server.alias!r}"
-        if not link.is_alive:
-            return (
-                f"{server} {await link.problem()}. Whether the call had an effect is unknown; "
-                "the next call starts the server again."
-            )
-        if not isinstance(error, MCPError):
-            return f"{server} could not be asked: {type(error).__name__}: {error}"
-        if error.code == REQUEST_TIMEOUT:
-            return (
-                f"{server} did not answer within {self.server.call_timeout_s:g} s. "
-                "Whether the call had an effect is unknown."
-            )
-        return f"{server} answered with an error: {error.message} (code {error.code})."
+        return await make_call(self.server, self._live_link, name, arguments)
 
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""
