@@ -216,6 +216,7 @@ class ToolsMessage:
 
     A provider that can take tools in the middle of a conversation is sent them here, in its own
     way; at any other they are the last of the request's tools.
+    It comes last before the model is asked. Where the model then fails, a user may speak behind it.
     """
 
     added: tuple[str, ...]

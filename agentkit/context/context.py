@@ -15,7 +15,7 @@ from agentkit.blocks import (
     UserMessage,
 )
 from agentkit.context.canonical import chain_digest, digest
-from agentkit.context.segment import Content, Document, Segment
+from agentkit.context.segment import Content, Document, Segment, tool_names
 from agentkit.context.tier import Tier, is_single, rank
 from agentkit.errors import ContextError, ContextFrozen
 
@@ -45,13 +45,15 @@ class Context:
 
         Raises:
             ContextFrozen: the content belongs before what the context already holds.
-            ContextError: a tool message does not answer exactly the calls before it.
+            ContextError: a tool message does not answer exactly the calls before it, or a tool is
+                added that the context shows already.
         """
         head = self._head
         for content in contents:
             segment = Segment(content)
             _check_order(head, segment)
             _check_calls(head, content)
+            _check_tools(head, content)
             head = _Node.after(head, segment)
         return _of(head, None)
 
@@ -103,6 +105,12 @@ class Context:
             for content in contents
             if isinstance(content, UserMessage | AssistantMessage | ToolMessage | ToolsMessage)
         )
+
+    @property
+    def later_tools(self) -> tuple[str, ...]:
+        """The tools that came behind the front: the text of each `ToolsMessage.added`, oldest first.
+        """
+        return () if self._head is None else self._head.later_tools
 
     @property
     def open_calls(self) -> tuple[ToolCall, ...]:
@@ -214,15 +222,21 @@ class _Node:
     """Segments up to and with this one."""
     rank: int
     chain: str
+    later_tools: tuple[str, ...]
+    """What all `ToolsMessage`s up to here have added."""
 
     @staticmethod
     def after(parent: _Node | None, segment: Segment) -> _Node:
+        later_tools = parent.later_tools if parent else ()
+        if isinstance(segment.content, ToolsMessage):
+            later_tools += segment.content.added
         return _Node(
             segment=segment,
             parent=parent,
             depth=parent.depth + 1 if parent else 1,
             rank=rank(segment.tier, segment.part),
             chain=chain_digest(parent.chain if parent else None, segment.digest),
+            later_tools=later_tools,
         )
 
 
@@ -307,6 +321,25 @@ def _check_calls(head: _Node | None, content: Content) -> None:
         ids = [call.id for call in content.calls]
         if len(set(ids)) != len(ids):
             raise ContextError(f"the calls of one turn must have different ids, got {ids!r}")
+
+
+def _check_tools(head: _Node | None, content: Content) -> None:
+    if not isinstance(content, ToolsMessage):
+        return
+    segments = (node.segment for node in _walk(head))
+    shown = {name for segment in segments for name in _shown_names(segment)}
+    for name in content.names:
+        if name in shown:
+            raise ContextError(
+                f"the context has the tool {name!r} already: what was sent never changes; begin a "
+                "new epoch to show it otherwise"
+            )
+        shown.add(name)
+
+
+def _shown_names(segment: Segment) -> tuple[str, ...]:
+    content = segment.content
+    return content.names if isinstance(content, ToolsMessage) else tool_names(segment)
 
 
 def _frozen(problem: str) -> str:

@@ -212,6 +212,24 @@ class HasWindow(Protocol):
 
 
 @runtime_checkable
+class TakesTools(Protocol):
+    """A model that can be given tools in the middle of a conversation, behind what was sent."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether it shows a `ToolsMessage` where it stands.
+
+        At any other model those tools are the last of the request's tools, in front of the history.
+        """
+        ...
+
+
+def takes_tools(model: Model) -> bool:
+    """Whether a model says so by `TakesTools`."""
+    return getattr(model, "takes_tools", False) is True
+
+
+@runtime_checkable
 class TakesHints(Protocol):
     """A model whose cache can be told what will be asked, and what never again.
 
