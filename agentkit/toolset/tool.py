@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from agentkit.toolset.frozen_json import freeze
 Deps_co = TypeVar("Deps_co", covariant=True)
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PINNED = ("name", "description", "parameters")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,25 @@ class ToolSpec:
             raise ToolDefinitionError(f"tool {self.name!r} from {self.source}: {error}") from error
         object.__setattr__(self, "parameters", freeze(parameters))
         object.__setattr__(self, "bytes", pinned)
+
+    @classmethod
+    def pinned(cls, data: bytes, source: str = "python") -> ToolSpec:
+        """Return the spec that a conversation was shown, from its `bytes`, which stay as they are.
+
+        Raises:
+            ToolDefinitionError: they are not those of a spec.
+        """
+        try:
+            value = json.loads(data)
+            name, description, parameters = (value[key] for key in _PINNED)
+        except (ValueError, TypeError, KeyError) as error:
+            raise ToolDefinitionError(f"not a pinned tool: {data[:200]!r} ({error})") from error
+        check_tool_name(name)
+        spec = object.__new__(cls)
+        values = (name, description, freeze(parameters), source, data)
+        for field_name, given in zip((*_PINNED, "source", "bytes"), values, strict=True):
+            object.__setattr__(spec, field_name, given)
+        return spec
 
     def __hash__(self) -> int:
         return hash(self.bytes)
