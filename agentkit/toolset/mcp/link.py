@@ -36,6 +36,10 @@ class McpLink:
     def __init__(self, server: McpServer, process: ServerProcess, protocol: Protocol) -> None:
         self.n_list_changes = 0
         """Notifications that the tool list changed. The pinned toolset does not follow them."""
+        self.list_changed = asyncio.Event()
+        """Set when the tool list may have changed; whoever lists the tools clears it before."""
+        self.announces_changes = False
+        """Whether the server says that it will announce changes of its tools."""
         self.transport = StdioTransport(process, server.max_message_bytes)
         """For its process id, exit code, stderr and junk."""
         self._server = server
@@ -209,6 +213,8 @@ class McpLink:
                 return ServerEnded(self._server.alias, await self.problem())
             return McpConnectError(self._server.alias, f"refused the handshake: {error}")
         self._meta = _request_meta(session)
+        offered = session.server_capabilities and session.server_capabilities.tools
+        self.announces_changes = bool(offered and offered.list_changed)
         return None
 
     async def _wait_for_end(self) -> None:
@@ -224,6 +230,7 @@ class McpLink:
     async def _on_message(self, message: object) -> None:
         if getattr(message, "method", None) == "notifications/tools/list_changed":
             self.n_list_changes += 1
+            self.list_changed.set()
 
     def _fail(self, error: Exception) -> None:
         if not self._ready.done():
