@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from agentkit.blocks import File, Image
+from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.canonical import canonical_json, canonical_schema
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.frozen_json import freeze
@@ -73,18 +75,20 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutput:
-    """A tool's answer. `content` is all that the model reads.
+    """A tool's answer. The model reads `content`, and sees `attachments` if it can.
 
-    `blocks` keeps what text cannot carry (images, audio, resources of an MCP result) for other
+    `blocks` keeps what the model is not shown (audio, resources of an MCP result) for other
     readers; `structured` keeps a structured result as a JSON value.
 
     Raises:
-        TypeError: the content is no text, or `is_error` no bool. Raised inside a tool, it becomes
-            an error result.
+        TypeError: the content is no text, `is_error` no bool, or an attachment neither an `Image`
+            nor a `File`. Raised inside a tool, it becomes an error result.
     """
 
     content: str
     is_error: bool = False
+    attachments: tuple[Image | File, ...] = ()
+    """Images and documents. One that no provider could decode is left out, and a note says so."""
     blocks: tuple[Mapping[str, object], ...] = ()
     structured: object = None
     may_pass: bool = field(default=False, compare=False)
@@ -99,6 +103,11 @@ class ToolOutput:
             )
         if not isinstance(self.is_error, bool):
             raise TypeError(f"ToolOutput.is_error must be a bool, got {self.is_error!r:.200}")
+        for each in self.attachments:
+            if not isinstance(each, Image | File):
+                raise TypeError(
+                    f"ToolOutput.attachments must be of Image and File, got {each!r:.200}"
+                )
 
     @classmethod
     def error(cls, content: str, *, may_pass: bool = False) -> ToolOutput:
@@ -116,6 +125,19 @@ class ToolContext(Generic[Deps_co]):
     """The name of that agent."""
     run_id: str
     call_id: str
+    caller: Caller = field(default=NOBODY, repr=False, compare=False)
+    """The run that makes the call, for what a call may ask of it."""
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Show how far the call is, as an event of the run (`ToolProgress`). The model never
+        reads it. May be called from any thread, and as often as one likes.
+
+        Args:
+            done: how much is done, in any unit.
+            total: how much there is in all, in the same unit; None: not known.
+            message: what happens now.
+        """
+        self.caller.progress(done, total, message)
 
 
 @runtime_checkable

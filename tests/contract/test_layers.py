@@ -59,7 +59,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
                 "warn",
             },
         ),
-        ("toolset", {"toolset", "errors"}),
+        ("toolset", {"toolset", "blocks", "errors"}),
     ],
 )
 def test_a_lower_layer_knows_only_what_lies_below_it(folder: str, may_know: set[str]) -> None:

@@ -1,19 +1,41 @@
 """Making one call of an MCP server's tool, from the arguments to what the model reads.
 
-Whatever goes wrong is an answer for the model; only cancellation is raised. A call is never sent
-twice by itself: once it was written, nobody knows whether it had an effect.
+Whatever goes wrong is an answer for the model; only cancellation is raised, and `Suspended` where
+the call waits for a person. A call is never sent twice by itself: once it was written, nobody
+knows whether it had an effect. (A server of the modern protocol that needs an answer first says
+so in place of a result, and is then called again with the answer and its own state: `rounds.py`.)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.asking import Asking, Refused
+from agentkit.toolset.mcp.flood import Floodgate
 from agentkit.toolset.mcp.link import McpLink
 from agentkit.toolset.mcp.results import cut, to_tool_output
+from agentkit.toolset.mcp.rounds import with_answers
 from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.results import encodable
 from agentkit.toolset.tool import ToolOutput
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import ProgressFnT
+
+_MOST_ERROR_CHARS = 10_000
+"""Of what a server says in an error of the protocol: it is untrusted, and no result."""
+_MOST_URLS = 5
+_MESSAGE_CHARS = 500
+_PROGRESS_BURST, _PROGRESS_PER_S = 50, 10.0
+"""Reports of progress that one call passes on; a server may send thousands."""
+_URL_REQUIRED = -32042
+"""Code of 2025-11-25: a person must have visited a URL before the call can be made."""
 
 
 async def make_call(
@@ -21,6 +43,7 @@ async def make_call(
     live_link: Callable[[], Awaitable[McpLink]],
     name: str,
     arguments: Mapping[str, object],
+    caller: Caller = NOBODY,
 ) -> ToolOutput:
     """Call a tool and answer with its result.
 
@@ -29,6 +52,10 @@ async def make_call(
         live_link: returns a link that can be used, started anew if need be.
         name: the server's own name of the tool.
         arguments: as the model gave them.
+        caller: who makes the call, for progress and for what the server asks meanwhile.
+
+    Raises:
+        Suspended: the call waits for a person; see `Caller.ask`.
     """
     try:
         canonical_json({"name": name, "arguments": dict(arguments)})
@@ -37,14 +64,46 @@ async def make_call(
         return ToolOutput.error(f"The call cannot be sent: {error}.")
     except McpConnectError as error:
         return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
-    params: dict[str, object] = {"name": name, "arguments": dict(arguments)}
+    asking = Asking(server, caller)
+    on_progress = None if caller is NOBODY else _progress_of(caller)
+
+    async def send(more: Mapping[str, object]) -> Mapping[str, object]:
+        params = {"name": name, "arguments": dict(arguments), **more}
+        return await link.request("tools/call", params, server.call_timeout_s, on_progress)
+
     try:
-        result = await link.request("tools/call", params, server.call_timeout_s)
+        async with link.callbacks.answering(asking, is_modern=link.is_modern):
+            result = await with_answers(send, asking)
+    except Refused as error:
+        output = ToolOutput.error(f"The call was given up: {error}.")
     except Exception as error:
         # Whatever the SDK raises: the call may have reached the server, and the model must know.
         problem = await _explain(error, link, server)
-        return ToolOutput.error(cut(problem, server.max_result_chars), may_pass=True)
-    return to_tool_output(result, server.max_result_chars)
+        output = ToolOutput.error(cut(problem, _MOST_ERROR_CHARS), may_pass=True)
+    else:
+        output = to_tool_output(result, server.max_result_chars)
+    return _noted(output, asking.notes)
+
+
+def _progress_of(caller: Caller) -> ProgressFnT:
+    """Return what hands a server's reports on, unless they are nonsense or too many."""
+    gate = Floodgate(_PROGRESS_BURST, _PROGRESS_PER_S)
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        is_last = total is not None and progress >= total
+        if math.isfinite(progress) and (gate.passes() or is_last):
+            known = total if total is not None and math.isfinite(total) else None
+            caller.progress(progress, known, encodable((message or "")[:_MESSAGE_CHARS]))
+
+    return report
+
+
+def _noted(output: ToolOutput, notes: list[str]) -> ToolOutput:
+    """What a server was not told, said to the model before the result."""
+    if not notes:
+        return output
+    content = "\n".join([*map(encodable, notes), output.content])
+    return replace(output, content=content)
 
 
 async def _explain(error: Exception, link: McpLink, server: McpServer) -> str:
@@ -65,4 +124,13 @@ async def _explain(error: Exception, link: McpLink, server: McpServer) -> str:
             f"{who} did not answer within {server.call_timeout_s:g} s. "
             "Whether the call had an effect is unknown."
         )
-    return f"{who} answered with an error: {error.message} (code {error.code})."
+    wanted = _urls(error.error.data) if error.code == _URL_REQUIRED else ""
+    return f"{who} answered with an error: {encodable(error.message)} (code {error.code}).{wanted}"
+
+
+def _urls(data: Any) -> str:
+    """The pages that a person must visit first, from the data of such an error."""
+    asked = data.get("elicitations") if isinstance(data, Mapping) else None
+    each = [one for one in asked if isinstance(one, Mapping)] if isinstance(asked, list) else []
+    urls = [str(one.get("url")) for one in each[:_MOST_URLS]]
+    return f" A person must first visit: {', '.join(map(encodable, urls))}" if urls else ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
 
+from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.calling import make_call
 from agentkit.toolset.mcp.link import McpLink, ServerEnded
@@ -56,7 +57,7 @@ class McpTool:
         self, arguments: Mapping[str, object], context: ToolContext[object]
     ) -> ToolOutput:
         """Call the tool on its server."""
-        return await self._connection.call(self._listed.original, arguments)
+        return await self._connection.call(self._listed.original, arguments, context.caller)
 
     def __repr__(self) -> str:
         return f"<MCP tool {self.spec.name!r} of {self._connection.server.alias!r}>"
@@ -123,12 +124,14 @@ class McpConnection:
         """The process id of the running server."""
         return None if self._link is None else self._link.transport.pid
 
-    async def call(self, name: str, arguments: Mapping[str, object]) -> ToolOutput:
+    async def call(
+        self, name: str, arguments: Mapping[str, object], caller: Caller = NOBODY
+    ) -> ToolOutput:
         """Call a tool by the server's own name for it.
 
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
-        return await make_call(self.server, self._live_link, name, arguments)
+        return await make_call(self.server, self._live_link, name, arguments, caller)
 
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.callbacks import Callbacks
 from agentkit.toolset.mcp.process import ServerProcess
 from agentkit.toolset.mcp.server import McpServer, Protocol
 from agentkit.toolset.mcp.stdio import StdioTransport
 
 if TYPE_CHECKING:
     from mcp import ClientSession
+    from mcp.shared.dispatcher import CallOptions, ProgressFnT
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 
@@ -42,6 +44,8 @@ class McpLink:
         """Whether the server says that it will announce changes of its tools."""
         self.transport = StdioTransport(process, server.max_message_bytes)
         """For its process id, exit code, stderr and junk."""
+        self.callbacks = Callbacks(server)
+        """What the server may ask of us, and tells; its clock stands still where it waits for us."""
         self._server = server
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -78,12 +82,21 @@ class McpLink:
         return link
 
     @property
+    def is_modern(self) -> bool:
+        """Whether it speaks the modern protocol, in which a server asks inside its answers."""
+        return self._meta is not None
+
+    @property
     def is_alive(self) -> bool:
         """Whether requests can be sent."""
         return not self._stop.is_set() and not self.transport.closed.is_set()
 
     async def request(
-        self, method: str, params: dict[str, object], timeout_s: float | None
+        self,
+        method: str,
+        params: dict[str, object],
+        timeout_s: float | None,
+        on_progress: ProgressFnT | None = None,
     ) -> Mapping[str, object]:
         """Send a request and return its raw result, from any task.
 
@@ -99,13 +112,14 @@ class McpLink:
         from mcp import MCPError
         from mcp_types import REQUEST_TIMEOUT
 
+        options: CallOptions = {} if on_progress is None else {"on_progress": on_progress}
         assert self._dispatcher is not None
         if self._meta is not None:
             params = {**params, "_meta": self._meta}
         # The SDK's own timeout covers only the wait for the answer, not that for the pipe.
-        sending = asyncio.create_task(self._dispatcher.send_raw_request(method, params, {}))
+        sending = asyncio.create_task(self._dispatcher.send_raw_request(method, params, options))
         try:
-            await asyncio.wait([sending], timeout=timeout_s)
+            await self.callbacks.pauses.wait(sending, timeout_s)
             if timeout_s is not None and not sending.done():
                 if self.transport.is_stuck(timeout_s / 2):
                     self.transport.give_up()
@@ -191,7 +205,9 @@ class McpLink:
         async with self.transport as (receive, send):
             self._dispatcher = JSONRPCDispatcher(receive, send)
             async with ClientSession(
-                dispatcher=self._dispatcher, message_handler=self._on_message
+                dispatcher=self._dispatcher,
+                message_handler=self._on_message,
+                **self.callbacks.for_session,
             ) as session:
                 error = await self._shake_hands(session, protocol)
                 # Not raised: the session's task group would wrap it.
@@ -212,7 +228,7 @@ class McpLink:
             if self.transport.closed.is_set():
                 return ServerEnded(self._server.alias, await self.problem())
             return McpConnectError(self._server.alias, f"refused the handshake: {error}")
-        self._meta = _request_meta(session)
+        self._meta = _request_meta(session, self.callbacks.meta)
         offered = session.server_capabilities and session.server_capabilities.tools
         self.announces_changes = bool(offered and offered.list_changed)
         return None
@@ -258,18 +274,16 @@ async def _negotiate(session: ClientSession, protocol: Protocol) -> None:
         await session.discover()
 
 
-def _request_meta(session: ClientSession) -> dict[str, object] | None:
-    """What the modern protocol wants in each request: version, client, and no capabilities."""
-    from mcp_types import (
-        CLIENT_CAPABILITIES_META_KEY,
-        CLIENT_INFO_META_KEY,
-        PROTOCOL_VERSION_META_KEY,
-    )
+def _request_meta(
+    session: ClientSession, of_callbacks: Mapping[str, object]
+) -> dict[str, object] | None:
+    """What the modern protocol wants in each request: version, client, and capabilities."""
+    from mcp_types import CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
 
     if session.discover_result is None:
         return None
     return {
         PROTOCOL_VERSION_META_KEY: session.protocol_version,
         CLIENT_INFO_META_KEY: {"name": "agentkit", "version": "1"},
-        CLIENT_CAPABILITIES_META_KEY: {},
+        **of_callbacks,
     }
