@@ -30,7 +30,7 @@ from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.output import OutputType
 from agentkit.result import RunResult
 from agentkit.resuming import abandoned
-from agentkit.saved import Answer, Answers, Memory, PausedRun
+from agentkit.saved import Answer, Answers, Deny, Memory, PausedRun
 from agentkit.spelling import check_settings
 from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
@@ -40,6 +40,7 @@ from agentkit.team.plan import Plan, plan_team
 from agentkit.team.subagent import Employed, agent_of
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import Tool, ToolContext
+from agentkit.toolset.caller import Accept, Question, SamplingRequest
 from agentkit.toolset.mcp import McpServer
 from agentkit.warn import users_line
 
@@ -378,6 +379,18 @@ class Agent(Generic[Deps, Output]):
         """Answer a call whose tool requires approval; None: the run pauses until a person does."""
         return None
 
+    async def elicit(self, question: Question, context: ToolContext[Any]) -> Accept | Deny | None:
+        """Answer what an MCP server asks in the middle of a call; None: a person must.
+
+        Then the run pauses where the server can wait: those of protocol 2026-07-28. For an older
+        one the question is declined, and the model is told so.
+        """
+        return None
+
+    async def approve_sampling(self, request: SamplingRequest, context: ToolContext[Any]) -> bool:
+        """Whether an MCP server may have the model write something, at the run's expense."""
+        return False
+
     async def check_output(self, output: Output) -> None:
         """Check an answer that fits the output type, with `self.deps` for example.
 
@@ -431,6 +444,11 @@ class Agent(Generic[Deps, Output]):
         return self._made_at
 
     @property
+    def is_open(self) -> bool:
+        """Whether it was entered (`async with agent`), and not left yet."""
+        return self._session is not None
+
+    @property
     def is_initialised(self) -> bool:
         """Whether `Agent.__init__` was called, which a subclass may have forgotten."""
         return self._is_initialised
@@ -445,7 +463,8 @@ class Agent(Generic[Deps, Output]):
         """The team, ready to run: that of `async with agent`, or one for this run alone."""
         session = self._session
         if session is not None and session.loop is asyncio.get_running_loop():
-            yield session.team
+            latest = session.team.latest
+            yield session.team if latest is None else await latest()
             return
         plan = self._plan()
         if plan.all_servers:

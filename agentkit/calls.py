@@ -8,17 +8,20 @@ from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 
+from agentkit.attaching import with_fitting
 from agentkit.blocks import ToolCall, ToolResult, printable
-from agentkit.errors import LimitReached
+from agentkit.errors import ConfigurationError, LimitReached
 from agentkit.events import Event, ToolResultEvent
 from agentkit.hooking import after_tool, before_tool
 from agentkit.hooks import Hooks
 from agentkit.kept import shortened
 from agentkit.open_turn import OpenTurn
-from agentkit.saved import Answered, Approve, Deny, checked_answer
+from agentkit.run_caller import RunCaller, context_of
+from agentkit.saved import Answered, Approve, Asked, Deny, checked_answer
 from agentkit.state import RunContext, RunState
 from agentkit.telemetry import CallSpan
 from agentkit.toolset import (
+    Call,
     Suspended,
     ToolContext,
     ToolOutput,
@@ -26,6 +29,7 @@ from agentkit.toolset import (
     execute_calls,
     policy_of,
 )
+from agentkit.toolset.caller import Accept, Declined
 from agentkit.toolset.execute import Proceed, is_cancelled, parse_arguments
 
 _LOGGER = logging.getLogger("agentkit")
@@ -91,22 +95,20 @@ class CallBatch:
         self._count()
         try:
             await execute_calls(
-                run.member.toolset,
+                run.toolset,
                 self._todo,
                 allowed=self._allowed,
-                context_factory=lambda call: RunContext(
-                    deps=run.member.agent.deps,
-                    agent=run.member.name,
-                    run_id=run.run_id,
-                    call_id=call.id,
-                    run=run,
-                ),
+                context_factory=self._context,
                 max_parallel=run.member.agent.max_parallel,
                 on_output=self._on_output,
                 around=self._around,
             )
         finally:
             self._is_over = True
+
+    def _context(self, call: Call) -> RunContext:
+        assert isinstance(call, ToolCall)
+        return context_of(self._run, self._turn, call)
 
     def _count(self) -> None:
         """Count the calls against the run's limits; none runs, if they are too many."""
@@ -130,6 +132,7 @@ class CallBatch:
                 raise self._run.broken
             output = await after_tool(self._run, call, output)
             output = shortened(self._run, call.name, output)
+            output = with_fitting(self._run, self._turn, output)
             if span is not None:
                 span.ended(output)
         self._check_may_end()
@@ -141,10 +144,12 @@ class CallBatch:
     async def _answer(
         self, call: ToolCall, context: ToolContext[object], proceed: Proceed
     ) -> ToolOutput:
-        policy = policy_of(self._run.member.toolset.get(call.name))
+        policy = policy_of(self._run.toolset.get(call.name))
         self._turn.waiting.discard(call.id)
         if call.id in self._turn.interrupted and not (policy.idempotent or policy.resumes):
             return _INTERRUPTED
+        if (asked := self._turn.asked.get(call.id)) is not None:
+            return await self._go_on(call, context, proceed, policy, asked)
         answer = self._turn.answers.get(call.id)
         if answer is None and self._must_ask(policy, call, context):
             answer = checked_answer(await self._run.member.agent.approve(call, context))
@@ -159,10 +164,53 @@ class CallBatch:
             case Answered(content=content, is_error=is_error):
                 return ToolOutput(content=content, is_error=is_error)
             case Approve():
-                return await self._run_call(call, proceed, policy, answer.arguments)
+                return await self._run_call(call, context, proceed, policy, answer.arguments)
+            case Accept():
+                raise ConfigurationError(
+                    f"Accept(values) answers a question, and call {call.id!r} of {call.name!r} "
+                    "waits for approval: use Approve()"
+                )
+
+    async def _go_on(
+        self,
+        call: ToolCall,
+        context: ToolContext[object],
+        proceed: Proceed,
+        policy: ToolPolicy,
+        asked: Asked,
+    ) -> ToolOutput:
+        """Go on with a call whose server has asked a question, if there is an answer now."""
+        caller = context.caller
+        assert isinstance(caller, RunCaller)
+        answer = self._turn.answers.get(call.id) or await caller.hook(asked.question)
+        match answer:
+            case None:
+                self._turn.waiting.add(call.id)
+                raise Suspended
+            case Answered(content=content, is_error=is_error):
+                self._turn.asked.pop(call.id)
+                return ToolOutput(content=content, is_error=is_error)
+            case Accept() | Deny() | Declined():
+                caller.goes_on(asked, answer)
+            case Approve():
+                raise ConfigurationError(
+                    f"call {call.id!r} of {call.name!r} waits for the answer to a question: use "
+                    "Accept(values), Deny(reason) or Answered(content)"
+                )
+        _check_may_begin()
+        self._turn.asked.pop(call.id)
+        self._turn.answers.pop(call.id, None)
+        self._turn.started.add(call.id)
+        await self._run.commit()  # nobody else may go on from here, too
+        return await self._proceed(call, proceed, asked.arguments)
 
     async def _run_call(
-        self, call: ToolCall, proceed: Proceed, policy: ToolPolicy, arguments: str | None
+        self,
+        call: ToolCall,
+        context: ToolContext[object],
+        proceed: Proceed,
+        policy: ToolPolicy,
+        arguments: str | None,
     ) -> ToolOutput:
         _check_may_begin()
         asked = call if arguments is None else replace(call, arguments=arguments)
@@ -170,6 +218,11 @@ class CallBatch:
             return replaced
         _check_may_begin()
         await self._started(call, policy)
+        if isinstance(context.caller, RunCaller):
+            context.caller.arguments = arguments
+        return await self._proceed(call, proceed, arguments)
+
+    async def _proceed(self, call: ToolCall, proceed: Proceed, arguments: str | None) -> ToolOutput:
         try:
             output = await proceed(arguments)
         except Suspended:
@@ -242,4 +295,5 @@ def _result(call: ToolCall, output: ToolOutput) -> ToolResult:
         name=call.name,
         content=printable(output.content),
         is_error=output.is_error,
+        attachments=output.attachments,
     )

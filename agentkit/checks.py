@@ -46,7 +46,12 @@ _LIMITS = {
     "knowledge_tokens": 0,
 }
 _HOOKS = ("tool_choice", "allowed_tools", "volatile")
-_AWAITED = {"approve": "self, call, context", "check_output": "self, output"}
+_AWAITED = {
+    "approve": "self, call, context",
+    "approve_sampling": "self, request, context",
+    "check_output": "self, output",
+    "elicit": "self, question, context",
+}
 
 
 def check_configuration(agent: Agent[Any, Any]) -> None:

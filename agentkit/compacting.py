@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from dataclasses import replace
 from decimal import Decimal
 
+from agentkit.asking_aside import ask_aside
 from agentkit.blocks import ToolMessage, ToolResult, UserMessage
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Context
 from agentkit.context.compact import CompactionRule, Summarise, next_step
 from agentkit.context.prices import Prices
 from agentkit.context.provider_edits import better_than
-from agentkit.errors import ModelError
-from agentkit.events import ContextCompacted, Turn, TurnBuilder
+from agentkit.events import ContextCompacted, Turn
 from agentkit.models.base import HasPrices, Model, ModelRequest, Settings, has_window
 from agentkit.models.prices import prices_of
-from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState
 from agentkit.team.joining import keep_role
-from agentkit.telemetry import ask_model
 from agentkit.telling import newer_front, renewed
+from agentkit.tool_changes import learn_tools, show_newest_tools, with_newest_tools
 
 _LOGGER = logging.getLogger("agentkit.context")
 
@@ -65,8 +63,10 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
         run.summary_not_before = turn + _TURNS_AFTER_FAILURE * 2**run.n_failed_summaries
         run.n_failed_summaries += 1
         return
+    await learn_tools(run)
     before = run.context
-    run.begin_epoch(step.after(text))
+    run.begin_epoch(with_newest_tools(run, step.after(text)))
+    has_new_tools = show_newest_tools(run)
     if step.front is not None:
         renewed(run, before)
     keep_role(run)
@@ -74,7 +74,9 @@ async def compact(run: RunState, turn: int) -> AsyncGenerator[ContextCompacted, 
         turn=turn,
         tokens_before=step.n_before,
         tokens_after=step.n_after - step.summary_tokens + data_tokens(text.encode()),
-        reason=step.reason,
+        reason=f"{step.reason}; the tools in front are those of now"
+        if has_new_tools
+        else step.reason,
         advice=_advice(model, step, prices, turns_left, rule),
     )
 
@@ -106,7 +108,7 @@ async def _summary(run: RunState, step: Summarise, turn: int, rule: CompactionRu
     request = _request(run, step, turn, rule)
     for attempt in range(_ATTEMPTS):
         asked = replace(request, request_id=f"{run.run_id}-{turn}-summary-{attempt}")
-        said = await _answer(run, asked)
+        said = await ask_aside(run, asked, "the summary", _LOGGER)
         if said is None:
             return None
         problem = _problem(said)
@@ -140,29 +142,6 @@ def _with_room(settings: Settings, rule: CompactionRule) -> Settings:
     if most is not None:
         most = max(most, 2 * rule.summary)
     return replace(settings, max_tokens=most, stop=())
-
-
-async def _answer(run: RunState, request: ModelRequest) -> Turn | None:
-    """Ask once, and count the request. None if the model fails: the next turn will say so."""
-    builder, has_begun = TurnBuilder(), False
-    estimate = RequestEstimate(run, request)
-    reservation = await estimate.reserve(turns=0)
-    turn: Turn | None = None
-    has_failed = False
-    try:
-        async with aclosing(ask_model(run, request)) as events:
-            async for event in events:
-                has_begun = True
-                builder.push(event)
-        turn = builder.finish()
-    except ModelError as error:
-        _LOGGER.warning("agent %r: the summary failed", run.member.name, exc_info=error)
-        has_failed, has_begun = True, has_begun or error.response_began
-    finally:
-        if has_begun or has_failed:
-            run.count_broken(builder, estimate if has_begun else None)
-        reservation.settle()
-    return turn
 
 
 def _problem(said: Turn) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from agentkit.blocks import (
@@ -241,6 +242,67 @@ class HandedOff:
     kind: Literal["handed_off"] = field(default="handed_off", init=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolsChanged:
+    """An MCP server offers other tools than the conversation was shown. Between two turns.
+
+    What was sent stays as it is. Calls of removed tools are answered with an error that says so;
+    changed ones keep the old description here, and are called as they are now.
+    """
+
+    turn: int
+    """Number of the turn that is asked next, from 0."""
+    server: str
+    """Its alias."""
+    added: tuple[str, ...] = ()
+    """Final names, as in the two below."""
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    """Another description or other parameters."""
+    is_shown: bool = False
+    """Whether the model has what was added from this turn on, behind what was sent. Else a new
+    epoch has it."""
+    tokens: int
+    """What a new epoch with the tools of now would write anew, by estimate."""
+    usd: Decimal | None
+    """What the next request would cost more by that; None: the price is not known."""
+    details: str = ""
+    """How descriptions and parameters differ, line by line. The server's words: untrusted."""
+    kind: Literal["tools_changed"] = field(default="tools_changed", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFailed:
+    """An MCP server that is not required cannot be used; the run goes on without it.
+
+    Its tools are those of the last list that was kept, if there is one.
+    """
+
+    turn: int
+    """Number of the turn that is asked next, from 0."""
+    server: str
+    """Its alias."""
+    problem: str
+    """What went wrong, with the end of what it wrote to stderr."""
+    kind: Literal["server_failed"] = field(default="server_failed", init=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolProgress:
+    """A call says how far it is. The model never reads it."""
+
+    call_id: str
+    name: str
+    """Of the tool."""
+    done: float
+    """How much is done, in the tool's own unit."""
+    total: float | None
+    """How much there is in all; None: not known."""
+    message: str
+    """What happens now, in the tool's own words; often empty."""
+    kind: Literal["tool_progress"] = field(default="tool_progress", init=False)
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResultEvent:
     """A tool answered. Results come as they are ready; the context has them in call order."""
@@ -291,6 +353,9 @@ OwnEvent: TypeAlias = (
     | AnswerRejected
     | ContextCompacted
     | HandedOff
+    | ToolsChanged
+    | ServerFailed
+    | ToolProgress
     | ToolResultEvent
     | RunPaused
     | RunEnd

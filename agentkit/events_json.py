@@ -10,6 +10,7 @@ from agentkit.result import failure_text
 
 if TYPE_CHECKING:
     from agentkit.blocks import Json
+    from agentkit.saved import PendingCall
 
 
 def event_to_json(event: Event) -> dict[str, Json]:
@@ -51,6 +52,7 @@ def _fields(event: Event) -> dict[str, Json]:
                         "path": list(each.path),
                         "name": each.call.name,
                         "arguments": each.call.arguments,
+                        **_asked(each),
                     }
                     for each in pending
                 ],
@@ -63,3 +65,9 @@ def _fields(event: Event) -> dict[str, Json]:
             }
         case _:
             return cast("dict[str, Json]", jsonable(event))
+
+
+def _asked(pending: PendingCall) -> dict[str, Json]:
+    """What its server asks, where a call waits for that and not for approval."""
+    question = pending.question
+    return {} if question is None else {"question": jsonable(question)}

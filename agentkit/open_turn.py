@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolResult
 from agentkit.context import Context
-from agentkit.saved import Answer, SavedRun, SavedTurn
+from agentkit.saved import Answer, Asked, SavedRun, SavedTurn
 
 
 class OpenTurn:
@@ -27,7 +27,9 @@ class OpenTurn:
         """Ids of calls that were begun."""
         self.waiting: set[str] = set() if saved is None else set(saved.waiting)
         """Ids of calls that wait for a person, until they are taken up again."""
-        done = self.results.keys() | self.waiting
+        self.asked: dict[str, Asked] = {} if saved is None else dict(saved.asked)
+        """What calls that wait have asked, by call id, until they are taken up again."""
+        done = self.results.keys() | self.waiting | self.asked.keys()
         self.interrupted: frozenset[str] = frozenset(self.started - done)
         """Ids of calls that another process has begun, and did not end."""
 
@@ -52,6 +54,8 @@ class OpenTurn:
         return len(self.started | self.results.keys())
 
     def _why_not(self, call_id: str) -> str:
+        if call_id in self.asked:
+            return _NOT_ANSWERED
         if call_id in self.waiting:
             return _NOT_APPROVED
         return _CANCELLED if call_id in self.started else _NOT_RUN
@@ -72,9 +76,14 @@ class OpenTurn:
             started=frozenset(self.started),
             waiting=frozenset(self.waiting),
             answers=dict(self.answers),
+            asked=dict(self.asked),
         )
 
 
 _CANCELLED = "This call was cancelled before it had a result. Whether it had an effect is unknown."
 _NOT_RUN = "This call was not run: the run ended before."
 _NOT_APPROVED = "This call was not run: it waits for approval."
+_NOT_ANSWERED = (
+    "This call has no result: its server asked a question that nobody answered. Whether it had an "
+    "effect is unknown."
+)

@@ -85,7 +85,7 @@ def _ended(run: SavedRun) -> SavedRun:
     if run.open_turn is not None:
         turn = OpenTurn(run.open_turn.message, run.open_turn)
         for call in turn.message.calls:
-            if call.id in turn.waiting:
+            if call.id in turn.waiting and call.id not in turn.asked:
                 turn.results[call.id] = ToolResult(
                     call_id=call.id, name=call.name, content=_NOT_AGREED, is_error=True
                 )

@@ -17,6 +17,7 @@ from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError, FormatError
 from agentkit.events import FinishReason
+from agentkit.toolset.caller import Accept, Question
 from agentkit.usage import Usage
 
 Status: TypeAlias = Literal["running", "paused", "done", "failed"]
@@ -102,8 +103,8 @@ class Answered:
         object.__setattr__(self, "content", printable(self.content))
 
 
-Answer: TypeAlias = Approve | Deny | Answered
-"""What a person says to a call that waits for approval."""
+Answer: TypeAlias = Approve | Deny | Answered | Accept
+"""What a person says to a call that waits: for approval, or for the answer to a question."""
 
 
 def _object_text(arguments: object) -> Any:
@@ -135,6 +136,37 @@ def checked_answer(answer: object) -> Answer | None:
     )
 
 
+def checked_values(question: Question, answer: object) -> Accept | Deny | Answered | None:
+    """Return the answer to a question of a server; None if there is none yet.
+
+    Raises:
+        ConfigurationError: it is something else, or its values do not fit the question.
+    """
+    if answer is None or isinstance(answer, Deny | Answered):
+        return answer
+    if not isinstance(answer, Accept):
+        raise ConfigurationError(
+            "the answer to a question must be Accept(values), Deny(reason) or Answered(content), "
+            f"got {answer!r}"
+        )
+    if (problem := question.problem_with(answer.content)) is not None:
+        raise ConfigurationError(
+            f"the values for the question of MCP server {question.server!r} do not fit: {problem}"
+        )
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Where a call goes on once a question of its server has an answer."""
+
+    question: Question
+    kept: str
+    """What the call needs for that."""
+    arguments: str | None
+    """What it runs with in place of the model's arguments."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedTurn:
     """A turn of the model whose calls have not all been answered."""
@@ -148,6 +180,8 @@ class SavedTurn:
     """Ids of calls that wait for a person, here or in a run below."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What people have said to calls that waited, by call id."""
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    """What calls that wait for an answer have asked, by call id."""
 
     @property
     def n_counted(self) -> int:
@@ -239,6 +273,8 @@ class PendingCall:
     turn: int
     """Number of the turn within its run, from 0."""
     call: ToolCall
+    question: Question | None = None
+    """What its server asks, where it was agreed to already; None: whether it may run."""
 
     @property
     def id(self) -> str:
@@ -291,7 +327,13 @@ class PausedRun:
         None for a run that was paused between two turns.
         """
         return tuple(
-            PendingCall(run_id=run.run_id, path=run.path, turn=run.turn, call=call)
+            PendingCall(
+                run_id=run.run_id,
+                path=run.path,
+                turn=run.turn,
+                call=call,
+                question=_question(run.open_turn, call),
+            )
             for run in self.runs
             if run.open_turn is not None
             for call in run.open_turn.message.calls
@@ -304,6 +346,11 @@ class PausedRun:
             run.parent == above.run_id and run.call_id == call.id and run.status == "paused"
             for run in self.runs
         )
+
+
+def _question(turn: SavedTurn, call: ToolCall) -> Question | None:
+    asked = turn.asked.get(call.id)
+    return None if asked is None else asked.question
 
 
 Answers: TypeAlias = Mapping[str, Answer]
@@ -323,7 +370,10 @@ def answers_by_run(paused: PausedRun, answers: Answers) -> Mapping[str, Mapping[
     found: dict[str, dict[str, Answer]] = {}
     for key, answer in answers.items():
         meant = _meant(paused, key)
-        checked_answer(answer)
+        if meant.question is None:
+            checked_answer(answer)
+        else:
+            checked_values(meant.question, answer)
         found.setdefault(meant.run_id, {})[meant.call.id] = answer
     return found
 

@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 from agentkit.cli.failures import fail, say
 from agentkit.cli.prompts import ask_line
+from agentkit.errors import ConfigurationError
 from agentkit.saved import Answer, Answered, Approve, Deny, PausedRun, PendingCall
+from agentkit.toolset.caller import Accept, Question
 
 Ask: TypeAlias = Callable[[PausedRun], Mapping[str, Answer]]
 """Returns the answers to some pending calls; none if nobody can be asked."""
@@ -54,6 +56,8 @@ def ask_in_chat(paused: PausedRun) -> Mapping[str, Answer]:
 
 def pending_text(pending: PendingCall) -> str:
     """Return a call that waits, in words: who calls what with which arguments."""
+    if pending.question is not None:
+        return _question_text(pending, pending.question)
     arguments = pending.call.arguments
     if len(arguments) > _ARGUMENTS_SHOWN:
         arguments = f"{arguments[:_ARGUMENTS_SHOWN]}... ({len(arguments):,} characters)"
@@ -73,6 +77,10 @@ def _asked(paused: PausedRun) -> Mapping[str, Answer]:
     answers: dict[str, Answer] = {}
     for pending in paused.pending:
         say(pending_text(pending))
+        if pending.question is not None:
+            if (given := _asked_values(pending.question)) is not None:
+                answers[pending.id] = given
+            continue
         said = ask_line("agree? (yes, no, or no with a reason; empty: later): ") or ""
         word, _, reason = said.partition(" ")
         if word.lower() in ("y", "yes"):
@@ -81,3 +89,30 @@ def _asked(paused: PausedRun) -> Mapping[str, Answer]:
             is_no = word.lower().rstrip(",:;") in ("n", "no")
             answers[pending.id] = Deny(reason.strip() if is_no else said)
     return answers
+
+
+def _question_text(pending: PendingCall, question: Question) -> str:
+    who = f"{'/'.join(pending.path)}: server {question.server} asks (call of {pending.call.name})"
+    if question.url is not None:
+        return f"{who}: {question.text}\n  visit {question.url}"
+    fields = "".join(f"\n  {name}: {schema}" for name, schema in question.fields.items())
+    return f"{who}: {question.text}{fields}"
+
+
+def _asked_values(question: Question) -> Accept | Deny | None:
+    """Ask for the values of a form until they fit; None: later."""
+    ask = "values as JSON" if question.url is None else "done? (yes)"
+    while word := (ask_line(f"{ask}, or no; empty: later: ") or "").strip():
+        if word.lower() in ("n", "no"):
+            return Deny()
+        if question.url is not None:
+            return Accept() if word.lower() in ("y", "yes") else Deny(word)
+        try:
+            given = Accept(word)
+        except ConfigurationError:
+            say("that is no JSON object")
+            continue
+        if (problem := question.problem_with(given.content)) is None:
+            return given
+        say(problem)
+    return None

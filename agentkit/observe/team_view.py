@@ -18,12 +18,15 @@ from agentkit.events import (
     RunEnd,
     RunPaused,
     RunStarted,
+    ServerFailed,
     SubagentEvent,
     TextDelta,
     ThinkingDelta,
     ToolCallArguments,
     ToolCallStarted,
+    ToolProgress,
     ToolResultEvent,
+    ToolsChanged,
     Turn,
     TurnDropped,
     TurnEnd,
@@ -72,13 +75,10 @@ class AgentView:
                 return self._turn_ended(event)
             case TurnDropped() | AnswerRejected():
                 return self._asks_again(event)
-            case ContextCompacted():
-                return (
-                    f"begins anew ({event.cause}): {event.tokens_before:,} -> "
-                    f"{event.tokens_after:,} tokens"
-                )
-            case HandedOff():
-                return f"hands over to {event.to}"
+            case ContextCompacted() | HandedOff() | ToolsChanged() | ServerFailed():
+                return _news_text(event)
+            case ToolProgress():
+                self.doing = _progress_text(event)
             case ToolResultEvent():
                 return self._answered(event)
             case RunPaused():
@@ -198,3 +198,30 @@ def _pending(event: RunPaused) -> str:
     pending = () if event.paused is None else event.paused.pending
     names = ", ".join(each.call.name for each in pending)
     return f"waits for a person: {names}" if names else "paused"
+
+
+def _progress_text(event: ToolProgress) -> str:
+    share = f"{event.done:g}" if event.total is None else f"{event.done:g} of {event.total:g}"
+    said = f", {one_line(event.message, 100)}" if event.message else ""
+    return f"waits for {event.name}: {share}{said}"
+
+
+def _news_text(event: ContextCompacted | HandedOff | ToolsChanged | ServerFailed) -> str:
+    match event:
+        case ContextCompacted():
+            sizes = f"{event.tokens_before:,} -> {event.tokens_after:,} tokens"
+            return f"begins anew ({event.cause}): {sizes}"
+        case HandedOff():
+            return f"hands over to {event.to}"
+        case ToolsChanged():
+            return _changes_text(event)
+        case ServerFailed():
+            return f"goes on without MCP server {event.server}: {one_line(event.problem, 200)}"
+        case _:
+            assert_never(event)
+
+
+def _changes_text(event: ToolsChanged) -> str:
+    kinds = {"added": event.added, "removed": event.removed, "changed": event.changed}
+    what = "; ".join(f"{kind} {', '.join(names)}" for kind, names in kinds.items() if names)
+    return f"MCP server {event.server} has other tools: {one_line(what, 200)}"

@@ -189,9 +189,7 @@ def _uint24(three: bytes) -> int:
     return int.from_bytes(three.ljust(3, b"\0"), "little")
 
 
-_FORMATS: tuple[
-    tuple[str, Callable[[bytes], bool], Callable[[bytes], tuple[int, int]]], ...
-] = (
+_FORMATS: tuple[tuple[str, Callable[[bytes], bool], Callable[[bytes], tuple[int, int]]], ...] = (
     ("image/png", _is_png, _png_size),
     ("image/jpeg", _is_jpeg, _jpeg_size),
     ("image/gif", _is_gif, _gif_size),

@@ -165,5 +165,6 @@ def _object_text(values: object) -> str:
     except (TypeError, ValueError, RecursionError):
         pass
     raise ConfigurationError(
-        f"Accept(values) takes a dict of JSON values, or its JSON text; got a {type(values).__name__}"
+        f"Accept(values) takes a dict of JSON values, or its JSON text; got a "
+        f"{type(values).__name__}"
     )

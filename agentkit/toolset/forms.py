@@ -53,10 +53,11 @@ def problem_with(values: Mapping[str, object], form: str) -> str | None:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         return f"the form itself is broken: {error.message}"
-    for error in Draft202012Validator(schema).iter_errors(dict(values)):
-        where = ".".join(map(str, error.absolute_path))
-        return f"{where}: {error.message}" if where else str(error.message)
-    return None
+    found = next(iter(Draft202012Validator(schema).iter_errors(dict(values))), None)
+    if found is None:
+        return None
+    where = ".".join(map(str, found.absolute_path))
+    return f"{where}: {found.message}" if where else found.message
 
 
 def _field(name: object, schema: object) -> dict[str, object]:

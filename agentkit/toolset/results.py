@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import Enum
 
+from agentkit.blocks import File, Image
 from agentkit.toolset.tool import ToolOutput
 
 
@@ -16,7 +17,8 @@ def to_output(value: object) -> ToolOutput:
     """Turn a return value into an answer.
 
     A `ToolOutput` is passed on, a `str` is the text as it is, None reads "ok" (a bare "null"
-    makes small models call again). Everything else becomes compact JSON: dataclasses, pydantic
+    makes small models call again). An `Image` or a `File`, alone or in a list with other values, is
+    attached. Everything else becomes compact JSON: dataclasses, pydantic
     models, dates and so on by pydantic's rules, keys in their own order, sets sorted, non-ASCII
     text as it is, NaN as "NaN".
 
@@ -30,12 +32,32 @@ def to_output(value: object) -> ToolOutput:
             return ToolOutput(content=encodable(value))
         case None:
             return ToolOutput(content="ok")
+        case Image() | File():
+            return _with_attachments([value])
+        case list() | tuple() if any(isinstance(each, Image | File) for each in value):
+            return _with_attachments(value)
         case bytes() | bytearray() | memoryview():
-            raise TypeError("a tool cannot return bytes; return text, or a ToolOutput with blocks")
+            raise TypeError(
+                "a tool cannot return bytes; return text, or Image.of_bytes or File.of_bytes"
+            )
         case _:
             plain = _to_json_value(value)
             text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
             return ToolOutput(content=encodable(text), structured=plain)
+
+
+def _with_attachments(values: Iterable[object]) -> ToolOutput:
+    """Attach what text cannot carry; everything else is text, line by line."""
+    texts: list[str] = []
+    attached: list[Image | File] = []
+    for value in values:
+        if isinstance(value, Image | File):
+            attached.append(value)
+            what = value.name if isinstance(value, File) else "image"
+            texts.append(f"[{what}: {value.media_type}, attached]")
+        else:
+            texts.append(to_output(value).content)
+    return ToolOutput(content="\n".join(texts), attachments=tuple(attached))
 
 
 def in_fixed_order(value: object, plain: object) -> object:

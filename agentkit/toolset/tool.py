@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from collections.abc import Mapping
@@ -51,7 +52,7 @@ class ToolSpec:
         object.__setattr__(self, "bytes", pinned)
 
     @classmethod
-    def pinned(cls, data: bytes, source: str = "python") -> ToolSpec:
+    def pinned(cls, data: builtins.bytes, source: str = "python") -> ToolSpec:
         """Return the spec that a conversation was shown, from its `bytes`, which stay as they are.
 
         Raises:

@@ -85,7 +85,9 @@ class Asking:
         if isinstance(answer, Declined):
             return self._decline(question.text[:_NOTED_CHARS], answer.reason)
         if (problem := question.problem_with(answer.content)) is not None:
-            return self._decline(question.text[:_NOTED_CHARS], f"the answer does not fit: {problem}")
+            return self._decline(
+                question.text[:_NOTED_CHARS], f"the answer does not fit: {problem}"
+            )
         accepted: dict[str, object] = {"action": "accept"}
         return accepted if question.form is None else accepted | {"content": dict(answer.content)}
 

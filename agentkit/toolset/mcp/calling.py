@@ -22,6 +22,7 @@ from agentkit.toolset.mcp.link import McpLink
 from agentkit.toolset.mcp.results import cut, to_tool_output
 from agentkit.toolset.mcp.rounds import with_answers
 from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.mcp.transport import LOST, NOT_CARRIED_OUT
 from agentkit.toolset.results import encodable
 from agentkit.toolset.tool import ToolOutput
 
@@ -69,7 +70,7 @@ async def make_call(
 
     async def send(more: Mapping[str, object]) -> Mapping[str, object]:
         params = {"name": name, "arguments": dict(arguments), **more}
-        return await link.request("tools/call", params, server.call_timeout_s, on_progress)
+        return await link.request("tools/call", params, server.timeout_of(name), on_progress)
 
     try:
         async with link.callbacks.answering(asking, is_modern=link.is_modern):
@@ -78,10 +79,10 @@ async def make_call(
         output = ToolOutput.error(f"The call was given up: {error}.")
     except Exception as error:
         # Whatever the SDK raises: the call may have reached the server, and the model must know.
-        problem = await _explain(error, link, server)
+        problem = await _explain(error, link, server, name)
         output = ToolOutput.error(cut(problem, _MOST_ERROR_CHARS), may_pass=True)
     else:
-        output = to_tool_output(result, server.max_result_chars)
+        output = to_tool_output(result, server.max_result_chars, server.max_attachment_bytes)
     return _noted(output, asking.notes)
 
 
@@ -106,22 +107,29 @@ def _noted(output: ToolOutput, notes: list[str]) -> ToolOutput:
     return replace(output, content=content)
 
 
-async def _explain(error: Exception, link: McpLink, server: McpServer) -> str:
+async def _explain(error: Exception, link: McpLink, server: McpServer, name: str) -> str:
     """What to tell the model about a call that got no result."""
     from mcp import MCPError
-    from mcp_types import REQUEST_TIMEOUT
+    from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
     who = f"MCP server {server.alias!r}"
+    if isinstance(error, MCPError) and error.code in NOT_CARRIED_OUT:
+        return f"{who} {error.message}. The call was not carried out."
+    if isinstance(error, MCPError) and error.code == LOST:
+        return f"{who} {error.message}. Whether the call had an effect is unknown."
     if not link.is_alive:
         return (
             f"{who} {await link.problem()}. Whether the call had an effect is unknown; "
             "the next call starts the server again."
         )
+    if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+        problem = encodable(error.message)
+        return f"{who} broke off its answer ({problem}). Whether the call had an effect is unknown."
     if not isinstance(error, MCPError):
         return f"{who} could not be asked: {type(error).__name__}: {error}"
     if error.code == REQUEST_TIMEOUT:
         return (
-            f"{who} did not answer within {server.call_timeout_s:g} s. "
+            f"{who} did not answer within {server.timeout_of(name):g} s. "
             "Whether the call had an effect is unknown."
         )
     wanted = _urls(error.error.data) if error.code == _URL_REQUIRED else ""

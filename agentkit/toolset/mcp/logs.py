@@ -51,7 +51,9 @@ class ServerLog:
             return
         if held := self._gate.n_held():
             self._logger.warning("%d lines of the server were left out: it logs too much", held)
-        self._logger.log(number, "%s%s", f"[{self._line(logger)}] " if logger else "", self._line(data))
+        self._logger.log(
+            number, "%s%s", f"[{self._line(logger)}] " if logger else "", self._line(data)
+        )
 
     def _line(self, data: object) -> str:
         text = _text(data)

@@ -44,6 +44,11 @@ class _Round:
             given["requestState"] = self.state
         return given
 
+    @property
+    def by_request(self) -> dict[str, object]:
+        """The answers by what was asked."""
+        return {_text(self.requests[key]): answer for key, answer in self.responses.items()}
+
     def kept(self, key: str) -> str | None:
         """Return it as text for when `key` is answered; None: it is too long to be kept."""
         text = json.dumps(
@@ -69,23 +74,35 @@ async def with_answers(
     """
     taken = asking.caller.take_up()
     now = _Round(0) if taken is None else _taken_up(taken, asking)
+    known: dict[str, object] = {}
     while True:
-        await _answer_all(now, asking)
+        await _answer_all(now, asking, known)
         if now.number and not now.requests:
             await sleep(min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (now.number - 1)))
-        result = await send(now.params)
+        try:
+            result = await send(now.params)
+        except Exception as error:
+            if taken is None or not _is_forgotten(error):
+                raise
+            # It knows its own state no more: it was started again, or the answer came late. So
+            # nothing was done, and it asks again what is known by now.
+            known, now, taken = now.by_request, _Round(0), None
+            continue
+        taken = None
         if result.get("resultType") != "input_required":
             return result
         now = _next(now, result)
 
 
-async def _answer_all(now: _Round, asking: Asking) -> None:
+async def _answer_all(now: _Round, asking: Asking, known: Mapping[str, object]) -> None:
     """Answer one request after the other: several questions at once would be several pauses."""
     for key, request in now.requests.items():
-        if key not in now.responses:
+        if key in now.responses:
+            continue
+        if (answer := known.get(_text(request))) is None:
             method, params = _parts(request)
             answer = await asking.answer(method, params, kept=now.kept(key))
-            now.responses[key] = answer
+        now.responses[key] = answer
 
 
 def _next(now: _Round, result: Mapping[str, object]) -> _Round:
@@ -112,3 +129,14 @@ def _parts(request: object) -> tuple[object, Mapping[str, object]]:
         return None, {}
     params = request.get("params")
     return request.get("method"), params if isinstance(params, Mapping) else {}
+
+
+def _is_forgotten(error: Exception) -> bool:
+    from mcp import MCPError
+    from mcp_types import INVALID_PARAMS
+
+    return isinstance(error, MCPError) and error.code == INVALID_PARAMS
+
+
+def _text(request: object) -> str:
+    return json.dumps(request, sort_keys=True)

@@ -64,7 +64,7 @@ def test_what_is_not_text_leaves_a_note_and_keeps_its_data():
     output = shown(content=content)
     assert output.content.splitlines() == [
         "see",
-        "[image: image/png, 3 bytes, not shown]",
+        "[image: image/png, 3 bytes, not shown: its bytes are no PNG, JPEG, GIF or WebP]",
         "[audio: audio/wav, 6 bytes, not shown]",
         "[resource file:///a: a]",
         "[resource file:///b: unknown type]",

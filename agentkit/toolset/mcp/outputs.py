@@ -1,0 +1,96 @@
+"""Whether structured results are what the server said that they would be.
+
+One that is not is kept all the same: the call had its effect, and the model can read what came.
+Schema and result are the server's, so the check is bounded: it applies so many keywords, and
+leaves out those whose time nobody can tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+_MOST_CHARS = 200_000
+"""Of a result. Above this nobody reads it whole anyway."""
+_MOST_SCHEMA_CHARS = 100_000
+_MOST_STEPS = 20_000
+_REASON_CHARS = 200
+_LEFT_OUT = ("pattern", "patternProperties", "uniqueItems")
+
+_Keyword = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
+
+
+class OutputSchema:
+    """What one tool promises, compiled at its first result."""
+
+    def __init__(self, schema: Mapping[str, object]) -> None:
+        self._schema = schema
+        self._validator: Validator | None = None
+        self._is_useless = False
+        self._steps_left = 0
+
+    def problem_with(self, result: Mapping[str, object]) -> str | None:
+        """Return how a raw result breaks the promise; None: it keeps it, or nobody can tell.
+
+        Errors need not keep it. A schema that is broken itself, or refers to elsewhere, promises
+        nothing.
+        """
+        if result.get("isError") is True or self._is_useless:
+            return None
+        if "structuredContent" not in result:
+            return "it has no structured content, which the tool promises"
+        self._steps_left = _MOST_STEPS
+        try:
+            value: Any = result["structuredContent"]
+            if len(json.dumps(value)) > _MOST_CHARS:
+                return None
+            error = next(iter(self._compiled().iter_errors(value)), None)
+        except _TooLongError:
+            return None
+        except Exception:
+            # Whatever the library makes of a schema from elsewhere: it says nothing of the result.
+            self._is_useless = True
+            return None
+        if error is None:
+            return None
+        where = "/".join(map(str, error.absolute_path)) or "the whole"
+        return f"{where}: {error.message[:_REASON_CHARS]}"
+
+    def _compiled(self) -> Validator:
+        if self._validator is None:
+            from jsonschema import Draft202012Validator, validators
+            from referencing import Registry
+
+            text = json.dumps(self._schema)
+            if len(text) > _MOST_SCHEMA_CHARS or '"patternProperties"' in text:
+                raise ValueError("the schema is too long, or asks for patterns of names")
+            Draft202012Validator.check_schema(self._schema)
+            keywords = {
+                name: self._counted(keyword)
+                for name, keyword in Draft202012Validator.VALIDATORS.items()
+            } | dict.fromkeys(_LEFT_OUT, _anything)
+            extend: Any = validators.extend  # not typed
+            bounded = extend(Draft202012Validator, keywords)
+            self._validator = bounded(self._schema, registry=Registry())
+        return self._validator
+
+    def _counted(self, keyword: _Keyword) -> _Keyword:
+        def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                raise _TooLongError
+            yield from keyword(validator, value, instance, schema) or ()
+
+        return counted
+
+
+class _TooLongError(Exception):
+    """The check has taken all its steps."""
+
+
+def _anything(*_: object) -> tuple[()]:
+    return ()
