@@ -56,7 +56,7 @@ def shortened(run: RunState, name: str, output: ToolOutput) -> ToolOutput:
         name: the tool's name.
         output: its whole answer.
     """
-    limit = policy_of(run.member.toolset.get(name)).max_result_chars or _limit(run)
+    limit = policy_of(run.toolset.get(name)).max_result_chars or _limit(run)
     if len(output.content) <= limit:
         return output
     text = printable(output.content)

@@ -28,6 +28,8 @@ from agentkit.events import (
     RunEnd,
     RunPaused,
     RunStarted,
+    ServerFailed,
+    ToolsChanged,
     Turn,
 )
 from agentkit.models.base import ModelRequest, ToolChoice, keeps_alive
@@ -37,6 +39,7 @@ from agentkit.saved import PausedRun, SavedEnd
 from agentkit.state import RunState
 from agentkit.team.handoff import hand_over
 from agentkit.telling import tell_changes
+from agentkit.tool_changes import tell_tools
 from agentkit.toolset import Retry
 
 
@@ -184,6 +187,8 @@ async def _ask(run: RunState, ask: ModelTurn) -> AsyncGenerator[Event, None]:
     # Again: a pause may have been asked for while the summary was written.
     if before_turn(run) is None:
         await _prepare(run, ask.index)
+        for news in await _tool_news(run, ask.index):
+            yield news
         async with aclosing(ask.events()) as model_events:
             async for event in model_events:
                 yield event
@@ -197,6 +202,15 @@ async def _prepare(run: RunState, index: int) -> None:
         run.prepared_turn = index
         if has_more:
             await run.commit()
+
+
+async def _tool_news(run: RunState, index: int) -> list[ServerFailed | ToolsChanged]:
+    """Take in what tool servers have changed; kept before anything is sent."""
+    before = run.context
+    events = await tell_tools(run, index)
+    if run.context is not before:
+        await run.commit()
+    return events
 
 
 async def _outcome(run: RunState, ask: ModelTurn) -> Outcome:

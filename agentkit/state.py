@@ -15,6 +15,7 @@ from agentkit.blocks import Message
 from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
+from agentkit.context.turns import behind
 from agentkit.errors import RestoredFailure
 from agentkit.events import ContextCompacted, Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
 from agentkit.journal import Journal, JournalError
@@ -26,8 +27,9 @@ from agentkit.output import BadOutput
 from agentkit.quote import Quote
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
 from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, Status
+from agentkit.shown_tools import ShownTools
 from agentkit.telemetry import Telemetry
-from agentkit.toolset import ToolContext
+from agentkit.toolset import ToolContext, Toolset
 from agentkit.usage import Timing, Usage
 from agentkit.used_before import restore_budget, subtree
 
@@ -119,6 +121,9 @@ class RunState:
         """The version of its knowledge that the context shows; None: its own text says that."""
         self.told_version: int | None = None
         """The latest version that was looked at for changes."""
+        self.told_tools: Mapping[str, tuple[int, bool]] = {}
+        """By server: what it was like when its tools were last compared with what is shown."""
+        self._shown = ShownTools()
         self.last_request: ModelRequest | None = None
         """What the model was asked last."""
         self.last_usage: Usage | None = None
@@ -283,6 +288,16 @@ class RunState:
             keep_role(below)
         self._below.append(below)
         return below
+
+    @property
+    def toolset(self) -> Toolset:
+        """All tools that the conversation was shown: in front, and later."""
+        return self._shown.toolset(self.member, self.context)
+
+    @property
+    def own_tools(self) -> frozenset[str]:
+        """Those of them that the active agent may call."""
+        return self._shown.own(self.member, self.context)
 
     @property
     def hooks(self) -> tuple[Hooks, ...]:
@@ -481,7 +496,7 @@ class RunState:
         self.context = self.context.append(*messages)
         if self._undo is not None:
             member, context, n_old, said = self._undo
-            self._undo = (member, context.append(*messages), n_old, said)
+            self._undo = (member, context.append(*behind(context, messages)), n_old, said)
 
     def begin_epoch(self, context: Context, *, otherwise: Message | None = None) -> None:
         """Go on with a context that was begun anew, and holds what was said before.
@@ -535,6 +550,7 @@ class RunState:
         self._undo = None
         self.epoch += 1
         self.may_begin_epochs = False
+        self.told_tools = {}
         self.summary_not_before = sys.maxsize
         await self.commit()
         return True

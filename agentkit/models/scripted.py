@@ -40,6 +40,7 @@ class ScriptedModel:
         label: what reports call the model.
         chunk: characters in one delta.
         siblings_start_together: see `Model`.
+        takes_tools: see `TakesTools`.
 
     Raises:
         TypeError: what is no step is in the script.
@@ -52,11 +53,13 @@ class ScriptedModel:
         label: str = "scripted",
         chunk: int = 7,
         siblings_start_together: bool = True,
+        takes_tools: bool = False,
     ) -> None:
         self._script = script if callable(script) else _queues(script)
         self._label = label
         self._chunk = chunk
         self._siblings_start_together = siblings_start_together
+        self._takes_tools = takes_tools
         self._lock = threading.Lock()
         self._cache = PerfectCache()
         self._unexpected: list[str] = []
@@ -70,6 +73,11 @@ class ScriptedModel:
     def siblings_start_together(self) -> bool:
         """As given to the constructor."""
         return self._siblings_start_together
+
+    @property
+    def takes_tools(self) -> bool:
+        """As given to the constructor."""
+        return self._takes_tools
 
     @property
     def costs_nothing(self) -> bool:

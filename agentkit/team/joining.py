@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from agentkit.blocks import UserMessage
 from agentkit.context import Context, Document, SystemPart, SystemText, Tier
+from agentkit.shown_tools import own_names
 from agentkit.team.members import Begun, Member
 from agentkit.team.pinned import pinned
-from agentkit.toolset import Toolset
+from agentkit.toolset import Tool, Toolset
 
 if TYPE_CHECKING:
     from agentkit.saved import SavedRun
@@ -29,12 +30,12 @@ def joined(host: Member, other: Member) -> Member:
         other: from the same team.
     """
     toolset = other.toolset
-    if toolset.names != host.toolset.names:  # the conversation was begun with fewer tools
-        toolset = Toolset(tool for tool in toolset if tool.spec.name in host.toolset.names)
+    if toolset != host.toolset:  # the conversation was begun with other tools
+        toolset = Toolset(_of_both(tool, other.toolset) for tool in host.toolset)
     member = replace(
         other,
         toolset=toolset,
-        own_tools=other.own_tools & frozenset(toolset.names),
+        own_tools=own_names(other, toolset),
         front=host.front,
         sources=host.sources,
         known=host.known,
@@ -42,6 +43,12 @@ def joined(host: Member, other: Member) -> Member:
     )
     is_its_own = _said_by(host) == _said_by(other)
     return member if is_its_own else replace(member, role_message=_role_message(other, member))
+
+
+def _of_both(shown: Tool, others: Toolset) -> Tool:
+    """Return what answers a call for the other agent: its own tool, if it is the one shown."""
+    own = others.get(shown.spec.name)
+    return own if own is not None and own.spec.bytes == shown.spec.bytes else shown
 
 
 def arrival(member: Member, context: Context) -> UserMessage:

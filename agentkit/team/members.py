@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from agentkit.blocks import UserMessage
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
+from agentkit.models.base import takes_tools
 from agentkit.models.prices import prices_of
 from agentkit.output import OutputSpec
 from agentkit.toolset import Toolset
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agentkit.team.front import FrontBuilder
     from agentkit.team.known import KnownDocuments
     from agentkit.team.plan import AnyAgent
+    from agentkit.team.served import ServedTools
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,11 +52,21 @@ class Member:
     """All that its conversations may be handed to, itself among them; empty without handoffs."""
     role_message: UserMessage | None = None
     """What tells it its role, in a conversation whose front is another's."""
+    served: ServedTools | None = field(default=None, repr=False)
+    """The team's MCP servers, while they are connected."""
+    aliases: frozenset[str] = frozenset()
+    """Of the servers whose tools this agent may call, also those that come later."""
 
     @property
     def others(self) -> tuple[Member, ...]:
         """Whom its conversations may be handed to."""
         return tuple(member for name, member in self.desk.items() if name != self.name)
+
+    @property
+    def tools_may_come(self) -> bool:
+        """Whether conversations of the team with this model may get tools behind what was sent."""
+        follows = self.served is not None and self.served.follows_changes
+        return follows and takes_tools(self.model)
 
     def begun(self) -> Begun:
         """Return what a new run begins with. It may have newer documents than the team's front."""
@@ -78,13 +90,14 @@ class Member:
             ConfigurationError: a hook of the agent asks for tools that it does not have.
         """
         own_turn = run.own_turn
-        allowed = self._allowed(own_turn)
+        own = run.own_tools
+        allowed = self._allowed(own_turn, own)
         choice = self.agent.tool_choice(own_turn)
         self._check_choice(choice, allowed, own_turn)
         return ModelRequest(
             context=run.context.with_volatile(self.agent.volatile(own_turn)),
             toolset=self.toolset,
-            allowed_tools=None if allowed == frozenset(self.toolset.names) else allowed,
+            allowed_tools=None if allowed == frozenset(run.toolset.names) else allowed,
             tool_choice=choice,
             output_schema=self.output.schema,
             settings=self.agent.settings,
@@ -96,6 +109,7 @@ class Member:
             epoch=run.epoch,
             reuse=self._reuse(run, own_turn, allowed, choice),
             sources=self.sources,
+            tools_may_come=self.tools_may_come,
         )
 
     def _reuse(
@@ -109,14 +123,14 @@ class Member:
             again=may_call or not run.is_below,
         )
 
-    def _allowed(self, turn: int) -> frozenset[str]:
+    def _allowed(self, turn: int, own: frozenset[str]) -> frozenset[str]:
         wanted = self.agent.allowed_tools(turn)
         if wanted is None:
-            return self.own_tools
-        if unknown := frozenset(wanted) - self.own_tools:
+            return own
+        if unknown := frozenset(wanted) - own:
             raise ConfigurationError(
                 f"{self.name}.allowed_tools({turn}) names {sorted(unknown)!r}, "
-                f"but the agent's tools are {sorted(self.own_tools)!r}"
+                f"but the agent's tools are {sorted(own)!r}"
             )
         return frozenset(wanted)
 
@@ -150,6 +164,8 @@ class Team:
     """All members, by way of the root."""
 
     root: Member
+    latest: Callable[[], Awaitable[Team]] | None = field(default=None, repr=False)
+    """Returns the team for a run that begins now, where tools may have changed since."""
 
     @property
     def toolset(self) -> Toolset:

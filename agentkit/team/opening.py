@@ -13,8 +13,9 @@ from agentkit.errors import ConfigurationError
 from agentkit.team.front import FrontBuilder
 from agentkit.team.members import Member, Team
 from agentkit.team.plan import Plan
-from agentkit.toolset import Tool, Toolset
-from agentkit.toolset.mcp import McpConnection, McpServer, connect_all
+from agentkit.team.served import ServedTools
+from agentkit.toolset import Tool, Toolset, ToolsetError
+from agentkit.toolset.mcp import McpConnection, McpServer
 
 _LOGGER = logging.getLogger("agentkit.mcp")
 
@@ -26,40 +27,85 @@ async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
     """Connect the team's servers, and end them afterwards.
 
     Raises:
-        McpConnectError: a server cannot be used.
+        McpConnectError: a server that is required cannot be used. Nobody waits for the others then.
         ConfigurationError: the parts of the team do not fit together.
     """
-    connections = await _connect(plan.all_servers)
+    connections = _connections(plan.all_servers)
     logged: set[tuple[str, str]] = set()
     try:
-        for connection in connections:
-            if connection.error is not None:
-                # Without its tools the agent would run, and quietly do worse.
-                raise connection.error
+        await _open(connections)
         _log_warnings(connections, logged)
-        yield build_team(plan, {each.server: each.tools for each in connections})
+        yield OpenTeam(plan, ServedTools(connections)).team
     finally:
         _log_warnings(connections, logged)
         await asyncio.gather(*(connection.close() for connection in connections))
 
 
-def build_team(plan: Plan, served: ToolsByServer) -> Team:
+class OpenTeam:
+    """A team whose servers are connected: what new runs begin with follows what they offer."""
+
+    def __init__(self, plan: Plan, served: ServedTools) -> None:
+        self._plan = plan
+        self._served = served
+        self._revisions = served.revisions
+        self.team = self._built()
+
+    async def latest(self) -> Team:
+        """Return the team for a run that begins now."""
+        await self._served.recheck()
+        if self._served.revisions != self._revisions:
+            self._revisions = self._served.revisions
+            try:
+                self.team = self._built()
+            except ToolsetError as error:
+                _LOGGER.warning("new runs begin with the tools of before: %s", error)
+        return self.team
+
+    def _built(self) -> Team:
+        team = build_team(self._plan, self._served.by_server, self._served)
+        return replace(team, latest=self.latest)
+
+
+def build_team(plan: Plan, served: ToolsByServer, connected: ServedTools | None = None) -> Team:
     """Return the team. Pure: the order in which tools were given or listed does not matter.
+
+    Args:
+        plan: the team.
+        served: the tools of its servers.
+        connected: the servers themselves, where they are.
 
     Raises:
         ToolNameConflict: two different tools of the team have one name.
     """
     toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
-    return Team(root=_member(plan, plan, toolset, served, above=None))
+    root = _member(plan, plan, toolset, served, above=None, connected=connected)
+    return Team(root=root)
 
 
-async def _connect(servers: tuple[McpServer, ...]) -> list[McpConnection]:
-    try:
-        return await connect_all(servers)
-    except ValueError as error:
+def _connections(servers: tuple[McpServer, ...]) -> list[McpConnection]:
+    aliases = [server.alias for server in servers]
+    if len(set(aliases)) != len(aliases):
         raise ConfigurationError(
-            f"the MCP servers of the team do not fit together: {error}"
-        ) from error
+            "the MCP servers of the team do not fit together: aliases must be unique, not "
+            f"{aliases!r}"
+        )
+    return [server.connect() for server in servers]
+
+
+async def _open(connections: list[McpConnection]) -> None:
+    """Connect all in parallel; the first error of one that is required ends that."""
+    tasks = [asyncio.create_task(connection.open()) for connection in connections]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in tasks:
+        # In the order of the servers, so that of two errors the same one is raised each time.
+        if not task.cancelled():
+            task.result()
 
 
 def _log_warnings(connections: list[McpConnection], logged: set[tuple[str, str]]) -> None:
@@ -77,12 +123,17 @@ def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:
 
 
 def _member(
-    plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
+    plan: Plan,
+    root: Plan,
+    team: Toolset,
+    served: ToolsByServer,
+    above: Context | None,
+    connected: ServedTools | None,
 ) -> Member:
-    member = _alone(plan, root, team, served, above)
+    member = _alone(plan, root, team, served, above, connected)
     if not plan.others:
         return member
-    others = (_alone(other, root, team, served, above) for other in plan.others)
+    others = (_alone(other, root, team, served, above, connected) for other in plan.others)
     desk: dict[str, Member] = {}
     # Each knows all the others, so they share what is filled at the end.
     members = [replace(each, desk=desk) for each in (member, *others)]
@@ -91,7 +142,12 @@ def _member(
 
 
 def _alone(
-    plan: Plan, root: Plan, team: Toolset, served: ToolsByServer, above: Context | None
+    plan: Plan,
+    root: Plan,
+    team: Toolset,
+    served: ToolsByServer,
+    above: Context | None,
+    connected: ServedTools | None,
 ) -> Member:
     own = Toolset(_own_tools(plan, served))
     builder = FrontBuilder(plan, root, team, above)
@@ -105,9 +161,14 @@ def _alone(
         own_tools=frozenset(own.names),
         front=front,
         sources=builder.sources(front),
-        children={child.name: _member(child, root, team, served, front) for child in plan.children},
+        children={
+            child.name: _member(child, root, team, served, front, connected)
+            for child in plan.children
+        },
         tenant=plan.tenant,
         known=plan.known,
         builder=builder,
         forked=plan.forked,
+        served=connected,
+        aliases=frozenset(server.alias for server in plan.servers),
     )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from agentkit.context import Context, Segment, Tier, ToolList
 from agentkit.context.segment import tool_names
 from agentkit.errors import ContextMismatch
+from agentkit.shown_tools import own_names
 from agentkit.team.members import Member
-from agentkit.toolset import Toolset
+from agentkit.toolset import McpTool, Tool, Toolset, ToolSpec, canonical_json
 from agentkit.warn import PinnedToolsWarning, warn_user
 
 
@@ -20,6 +22,8 @@ def pinned(member: Member, context: Context) -> Member | None:
     - the toolset, and the agent still has each tool that the context shows, with the same bytes.
       Its newer tools stay out of this conversation: showing them would rewrite the whole prompt.
       A warning says so.
+    - the tools of its MCP servers. They stay as the conversation was shown them, whatever the
+      servers offer now; the run tells what differs.
     - the documents, and they come from a `Knowledge`: then the run tells what has changed.
     """
     old = context.front
@@ -30,14 +34,15 @@ def pinned(member: Member, context: Context) -> Member | None:
     toolset = _shown(member, old)
     if toolset is None:
         return None
-    if later := sorted(set(member.toolset.names) - set(toolset.names)):
+    newer = (tool for tool in member.toolset if tool.spec.name not in toolset)
+    if later := sorted(tool.spec.name for tool in newer if not isinstance(tool, McpTool)):
         warn_user(
             f"agent {member.name!r} goes on with the tools that its conversation was begun with, "
             f"without {later!r}; to have them, begin a new epoch: agentkit.team.begin_epoch",
             PinnedToolsWarning,
         )
-    own = member.own_tools & frozenset(toolset.names)
     sources = member.sources if member.builder is None else member.builder.sources(old)
+    own = own_names(member, toolset)
     return replace(member, toolset=toolset, own_tools=own, front=old, sources=sources)
 
 
@@ -54,15 +59,24 @@ def as_begun(member: Member, given: Context) -> Member:
 
 def _shown(member: Member, front: Context) -> Toolset | None:
     """Return the tools that a front shows, if the member has them all."""
-    lists = [segment for segment in front if segment.tier is Tier.TOOLS]
+    lists = [segment.content for segment in front if isinstance(segment.content, ToolList)]
     if not lists:
-        # It may have had fixed documents before, and nothing to search.
-        may_lack = member.known is not None or not len(member.toolset)
+        # It may have had fixed documents before, and nothing to search; or servers without tools.
+        kept = (tool for tool in member.toolset if not isinstance(tool, McpTool))
+        may_lack = member.known is not None or not any(True for _ in kept)
         return Toolset() if may_lack else None
-    tools = [member.toolset.get(name) for name in tool_names(lists[0])]
+    specs = [ToolSpec.pinned(canonical_json(each)) for each in json.loads(lists[0].data)]
+    tools = [_answering(member, spec) for spec in specs]
     toolset = Toolset(tool for tool in tools if tool is not None)
-    is_same = Context(ToolList(toolset.bytes)).digest == Context(lists[0].content).digest
-    return toolset if is_same else None
+    return toolset if toolset.bytes == lists[0].data else None
+
+
+def _answering(member: Member, spec: ToolSpec) -> Tool | None:
+    """Return what answers the calls of a tool that was shown; None where there is no such tool."""
+    tool = member.toolset.get(spec.name)
+    if tool is not None and tool.spec.bytes == spec.bytes:
+        return tool
+    return None if member.served is None else member.served.tool(spec)
 
 
 def _fixed(front: Context, member: Member) -> list[str]:

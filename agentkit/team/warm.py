@@ -59,6 +59,7 @@ def _request(member: Member) -> ModelRequest:
     return ModelRequest(
         context=member.front,
         toolset=member.toolset,
+        tools_may_come=member.tools_may_come,
         agent=member.name,
         run_id="warm",
         request_id=f"warm-{member.name}",

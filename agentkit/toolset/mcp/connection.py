@@ -1,87 +1,73 @@
 """One connection to an MCP server: started, listed, called, and started again when it has ended.
 
-The tools are listed once and pinned: a server that changes its list, or restarts with another
-one, does not move the prompt's prefix; `warnings` says what happened. A server that dies answers
-with error results and is started again at the next call. A call is never sent twice, since it may
-have had an effect, unless the policy for its tool says so.
+What the server offers is known from its list: taken when it is started, again when it announces a
+change, and from disk where a list may be kept. What a conversation was shown stays as it was. A
+server that dies answers with error results and is started again at the next call. A call is never
+sent twice, since it may have had an effect, unless the policy for its tool says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
 
 from agentkit.toolset.caller import NOBODY, Caller
-from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.errors import McpConnectError, McpRequestError
+from agentkit.toolset.mcp.about import ServerAbout, about
+from agentkit.toolset.mcp.backoff import Backoff
 from agentkit.toolset.mcp.calling import make_call
 from agentkit.toolset.mcp.link import McpLink, ServerEnded
-from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection, list_tools
+from agentkit.toolset.mcp.listing import Listing, Selection, list_tools
+from agentkit.toolset.mcp.listing_cache import ListingCache
+from agentkit.toolset.mcp.mcp_tool import McpTool
+from agentkit.toolset.mcp.offered import OfferedTools
+from agentkit.toolset.mcp.reading import ReadsContent
+from agentkit.toolset.mcp.relisting import Relisting
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.policy import ToolPolicy
+from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread
-from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec
+from agentkit.toolset.tool import ToolOutput
 
 __all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
 
-
-_NO_POLICY = ToolPolicy()
-
-
-class McpTool:
-    """One tool of an MCP server, as a `Tool`."""
-
-    __slots__ = ("_connection", "_listed")
-
-    def __init__(self, connection: McpConnection, listed: ListedTool) -> None:
-        self._connection = connection
-        self._listed = listed
-
-    @property
-    def spec(self) -> ToolSpec:
-        """The pinned spec under the final name."""
-        return self._listed.spec
-
-    @property
-    def original_name(self) -> str:
-        """The server's own name for the tool."""
-        return self._listed.original
-
-    @property
-    def policy(self) -> ToolPolicy:
-        """How its calls are handled."""
-        return self._connection.server.policies.get(self._listed.original, _NO_POLICY)
-
-    async def call(
-        self, arguments: Mapping[str, object], context: ToolContext[object]
-    ) -> ToolOutput:
-        """Call the tool on its server."""
-        return await self._connection.call(self._listed.original, arguments, context.caller)
-
-    def __repr__(self) -> str:
-        return f"<MCP tool {self.spec.name!r} of {self._connection.server.alias!r}>"
+_FIRST_RETRY_S, _LAST_RETRY_S = 30.0, 600.0
 
 
-class McpConnection:
+class McpConnection(ReadsContent):
     """A connection to one server. Enter it, call from any task of the same event loop, leave it.
 
     Entering and leaving may happen in different tasks. After leaving, no process of the server is
     left, also if the leaving task was cancelled.
+
+    Args:
+        server: how it is reached.
+        cache: where its list may be kept; by default in the user's cache folder.
     """
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, *, cache: ListingCache | None = None) -> None:
         self.server = server
-        self.tools: tuple[McpTool, ...] = ()
-        """The tools, pinned at the first connect."""
         self.error: McpConnectError | None = None
-        """Why the server could not be connected, when `connect_all` reports it this way."""
-        self._listing: Listing | None = None
+        """Why the server could not be connected, where that stops nobody."""
+        self.offered = OfferedTools()
+        """Its tools, as far as is known."""
+        self.resources_changed = asyncio.Event()
+        """Set when the server says that its resources have changed; who reads them clears it."""
+        self._cache = ListingCache() if cache is None else cache
+        self._relisting = Relisting(server, self._list)
+        self.backoff = Backoff()
+        """When it is tried again after it could not be started. `open` does not wait for that."""
+        self._failure: McpConnectError | None = None
         self._notes: list[str] = []
         self._link: McpLink | None = None
         self._opening = asyncio.Lock()
         self._is_closed = False
         self._protocol = server.protocol
+        self._retry: asyncio.Task[None] | None = None
+        self._retry_wait_s = _FIRST_RETRY_S
+        self._retry_at_s = 0.0
 
     async def __aenter__(self) -> McpConnection:
         await self.open()
@@ -96,16 +82,29 @@ class McpConnection:
         await self.close()
 
     async def open(self) -> None:
-        """Start the server and pin its tools.
+        """Get the server's tools: from disk, if its list may be kept, and else by starting it.
 
         Raises:
-            McpConnectError: the server cannot be used.
+            McpConnectError: a server that is required cannot be used.
         """
-        await self._live_link()
+        if (kept := await self._kept()) is not None:
+            self._take(kept)
+            return
+        self.backoff.reset()
+        try:
+            await self._live_link()
+        except McpConnectError as error:
+            if self.server.required:
+                raise
+            self._note_failure(error)
+            if (kept := await self._kept(at_any_age=True)) is not None:
+                self._take(kept)
 
     async def close(self) -> None:
         """End the server. Returns when its processes are gone; calling it again does nothing."""
         self._is_closed = True
+        if self._retry is not None:
+            self._retry.cancel()
         async with self._opening:
             link, self._link = self._link, None
             if link is not None:
@@ -113,16 +112,28 @@ class McpConnection:
                 await link.close()
 
     @property
+    def tools(self) -> tuple[McpTool, ...]:
+        """What new conversations are shown: the tools of now; with `on_change="pin"` the first."""
+        follows = self.server.on_change == "append"
+        specs = self.offered.specs if follows else self.offered.first_specs
+        return tuple(McpTool(self, spec) for spec in specs.values())
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What was odd: tools left out, junk on stdout, changed lists, restarts."""
-        listed = () if self._listing is None else self._listing.warnings
         live = () if self._link is None else _link_warnings(self._link)
-        return (*listed, *self._notes, *live)
+        failed = () if self.error is None else (f"is not there: it {self.error.problem}",)
+        return (*self.offered.warnings, *self._relisting.notes, *self._notes, *failed, *live)
 
     @property
     def pid(self) -> int | None:
         """The process id of the running server."""
         return None if self._link is None else self._link.transport.pid
+
+    @property
+    def about(self) -> ServerAbout | None:
+        """What the server says of itself; None while it is not connected."""
+        return None if self._link is None else about(self._link.session)
 
     async def call(
         self, name: str, arguments: Mapping[str, object], caller: Caller = NOBODY
@@ -131,7 +142,94 @@ class McpConnection:
 
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
-        return await make_call(self.server, self._live_link, name, arguments, caller)
+        try:
+            return await make_call(self.server, self._live_link, name, arguments, caller)
+        finally:
+            self._relisting.called()
+
+    async def ask(self, method: str, params: dict[str, object]) -> Mapping[str, object]:
+        """Send a request that is no call, and return its raw result.
+
+        Raises:
+            McpConnectError: the server cannot be reached.
+            McpRequestError: it answered with an error, or too late.
+        """
+        from mcp import MCPError
+
+        link = await self._live_link()
+        try:
+            return await link.request(method, params, self.server.call_timeout_s)
+        except MCPError as error:
+            raise McpRequestError(
+                f"MCP server {self.server.alias!r} answered {method} with an error: "
+                f"{error.message} (code {error.code})",
+                error.code,
+            ) from error
+
+    async def problem_with(self, name: str) -> ToolOutput | None:
+        """Return why the tool of this final name cannot be called now; None if it can.
+
+        One that comes back while it is called is not called yet: who may call it is asked before.
+        """
+        if self.offered.get(name) is not None:
+            return None
+        try:
+            link = await self._live_link()
+        except McpConnectError as error:
+            return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
+        await self._take_new(link, is_forced=True)
+        who = f"MCP server {self.server.alias!r}"
+        if self.offered.get(name) is not None:
+            return ToolOutput.error(f"{who} offers {name!r} again, only now. Call it once more.")
+        return ToolOutput.error(
+            f"{who} no longer offers {name!r}. Calling it again will not help; do without it."
+        )
+
+    @property
+    def may_have_changed(self) -> bool:
+        """Whether `recheck` has anything to do."""
+        if self._link is None:
+            return self.error is not None
+        return self._link.is_alive and self._relisting.is_due(self._link)
+
+    async def recheck(self) -> None:
+        """Learn what the server offers now, if that may have changed. Bounded, and never fails.
+
+        To be called before a conversation goes on. A server that could not be connected is tried
+        again meanwhile, and nobody waits for it.
+        """
+        if self._link is None:
+            self._try_again()
+        elif self._link.is_alive:
+            await self._take_new(self._link)
+
+    async def _take_new(self, link: McpLink, *, is_forced: bool = False) -> None:
+        listing = await self._relisting.listing(link, is_forced=is_forced)
+        if listing is not None:
+            try:
+                self._take(listing)
+            except McpConnectError as error:  # its lock was damaged meanwhile
+                self._note(f"{error.problem}; the list before holds")
+                return
+            await self._keep(listing)
+
+    def _try_again(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        is_under_way = self._retry is not None and not self._retry.done()
+        if self.error is None or is_under_way or now_s < self._retry_at_s or self._is_closed:
+            return
+        self._retry = asyncio.create_task(self._reconnect(), name=f"mcp-retry-{self.server.alias}")
+
+    async def _reconnect(self) -> None:
+        try:
+            await self._live_link()
+        except McpConnectError as error:
+            self._note_failure(error)
+
+    def _note_failure(self, error: McpConnectError) -> None:
+        self.error = error
+        self._retry_at_s = asyncio.get_running_loop().time() + self._retry_wait_s
+        self._retry_wait_s = min(2 * self._retry_wait_s, _LAST_RETRY_S)
 
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""
@@ -145,12 +243,27 @@ class McpConnection:
                 self._note_link(dead)
                 self._notes.append(f"the server was restarted: it {await dead.problem()}")
                 await dead.close(hurry=True)
-            link = await self._start()
+            link = await self._start_when_due()
             if self._is_closed:
                 await link.close(hurry=True)
                 raise self._closed_error()
-            self._link = link
+            self._link, self.error = link, None
             return link
+
+    async def _start_when_due(self) -> McpLink:
+        """Start the server, unless that has just failed: then its callers go on without it."""
+        if self._failure is not None and (left_s := self.backoff.left_s) > 0:
+            problem = f"{self._failure.problem}; it is tried again in {math.ceil(left_s)} s"
+            raise McpConnectError(self.server.alias, problem)
+        try:
+            link = await self._start()
+        except McpConnectError as error:
+            self._failure = error
+            self.backoff.failed()
+            raise
+        self._failure = None
+        self.backoff.reset()
+        return link
 
     def _closed_error(self) -> McpConnectError:
         return McpConnectError(self.server.alias, "is closed; connect it again")
@@ -162,22 +275,28 @@ class McpConnection:
         link = await self._open_link(deadline)
         try:
             async with asyncio.timeout_at(deadline):
-                listing = await self._list(link)
+                listing = await self._relisting.first(link)
+            self._take(listing)
         except TimeoutError:
             await link.close(hurry=True)
             raise link.too_late() from None
         except BaseException:
             await link.close(hurry=True)
             raise
-        self._pin(listing)
+        await self._keep(listing)
         return link
 
     async def _open_link(self, deadline: float) -> McpLink:
         try:
-            return await McpLink.open(self.server, self._protocol, deadline)
+            link = await McpLink.open(self.server, self._protocol, deadline)
         except ServerEnded:
             if self._protocol == "legacy":
                 raise
+        else:
+            if not link.is_modern:
+                # Some servers leave the probe unanswered: next time it would cost seconds again.
+                self._protocol = "legacy"
+            return link
         # Some servers end at a method they do not know. For those the old handshake must come
         # first.
         link = await McpLink.open(self.server, "legacy", deadline)
@@ -186,29 +305,45 @@ class McpConnection:
 
     async def _list(self, link: McpLink) -> Listing:
         from mcp import MCPError
+        from mcp_types import INVALID_PARAMS
 
         async def request(method: str, params: dict[str, object]) -> Mapping[str, object]:
             return await link.request(method, params, None)
 
         selection = Selection(allow=self.server.allow, deny=self.server.deny)
         try:
-            listing = await list_tools(self.server.alias, selection, request)
+            try:
+                return await list_tools(self.server.alias, selection, request)
+            except MCPError as error:
+                if error.code != INVALID_PARAMS:
+                    raise
+            # A cursor that has become invalid: the list has changed between two pages.
+            return await list_tools(self.server.alias, selection, request)
         except MCPError as error:
             problem = f"could not list its tools: {error.message}"
             if not link.is_alive:
                 problem += f"; it {await link.problem()}"
             raise McpConnectError(self.server.alias, problem) from error
-        if self._listing is None:
-            _check_policies(self.server, listing)
-        return listing
 
-    def _pin(self, listing: Listing) -> None:
-        """Keep the first listing; a later one is only compared with it."""
-        if self._listing is None:
-            self._listing = listing
-            self.tools = tuple(McpTool(self, listed) for listed in listing.tools)
-        elif drift := _drift(self._listing, listing):
-            self._notes.append(f"after a restart the tools differ ({drift}); the first list stays")
+    def _take(self, listing: Listing) -> None:
+        if not self.offered.is_known:
+            _check_policies(self.server, listing)
+        self.offered.take(trusted(self.server, listing))
+
+    async def _kept(self, *, at_any_age: bool = False) -> Listing | None:
+        if self.offered.is_known:
+            return None
+        server, cache = self.server, self._cache
+        return await run_in_thread(
+            lambda: cache.load(server, at_any_age=at_any_age), "load-mcp-tools"
+        )
+
+    async def _keep(self, listing: Listing) -> None:
+        await run_in_thread(lambda: self._cache.keep(self.server, listing), "keep-mcp-tools")
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
 
     def _note_link(self, link: McpLink) -> None:
         self._notes += _link_warnings(link)
@@ -251,29 +386,15 @@ def _link_warnings(link: McpLink) -> list[str]:
             f"{transport.n_junk_lines} lines on stdout are no messages; "
             f"the first is {transport.first_junk!r}"
         )
-    if link.n_list_changes:
-        warnings.append(
-            f"the server announced {link.n_list_changes} changes of its tools; the first list stays"
-        )
     return warnings
 
 
 def _check_policies(server: McpServer, listing: Listing) -> None:
     known = sorted(listed.original for listed in listing.tools)
-    if unknown := sorted(server.policies.keys() - set(known)):
-        raise McpConnectError(
-            server.alias,
-            f"has no tools {unknown!r}, for which there are policies; it has {known!r}",
-        )
-
-
-def _drift(pinned: Listing, now: Listing) -> str:
-    """How a later listing differs from the pinned one; empty when it does not."""
-    before = {tool.spec.name: tool.spec.bytes for tool in pinned.tools}
-    after = {tool.spec.name: tool.spec.bytes for tool in now.tools}
-    kinds = {
-        "added": sorted(after.keys() - before.keys()),
-        "removed": sorted(before.keys() - after.keys()),
-        "changed": sorted(n for n in before.keys() & after.keys() if before[n] != after[n]),
-    }
-    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
+    settings = {"policies": server.policies, "tool_timeouts_s": server.tool_timeouts_s}
+    for what, by_tool in settings.items():
+        if unknown := sorted(by_tool.keys() - set(known)):
+            raise McpConnectError(
+                server.alias,
+                f"has no tools {unknown!r}, for which there are {what}; it has {known!r}",
+            )

@@ -13,6 +13,8 @@ from agentkit.toolset.mcp.names import final_names
 from agentkit.toolset.tool import ToolSpec
 
 _MAX_PAGES = 1000
+_NEVER_MS = 366 * 86_400_000
+"""No list stays as it is for longer than a year."""
 
 Request = Callable[[str, dict[str, object]], Awaitable[Mapping[str, object]]]
 """Sends a request (method, params) and returns the raw result."""
@@ -24,6 +26,8 @@ class ListedTool:
 
     original: str
     spec: ToolSpec
+    refusal: str = ""
+    """What a call is answered instead of being sent: it differs from what was approved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,13 @@ class Listing:
 
     tools: tuple[ListedTool, ...]
     warnings: tuple[str, ...]
+    ttl_s: float = 0.0
+    """For how long the server says that the list may be used without asking again."""
+
+    @property
+    def specs(self) -> dict[str, ToolSpec]:
+        """The specs by their final names."""
+        return {tool.spec.name: tool.spec for tool in self.tools}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +61,7 @@ class Selection:
 async def list_tools(alias: str, selection: Selection, request: Request) -> Listing:
     """Fetch and judge all tools. The result depends on their set, not on the order of listing."""
     warnings: list[str] = []
-    raw_tools = await _all_pages(request, warnings)
+    raw_tools, ttl_s = await _all_pages(request, warnings)
     by_name: dict[str, list[ToolSpec]] = {}
     listed: set[str] = set()
     for raw in raw_tools:
@@ -70,15 +81,18 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
         ListedTool(original=original, spec=_renamed(chosen[original], final))
         for original, final in sorted(names.items())
     ]
-    return Listing(tools=tuple(tools), warnings=tuple(sorted(warnings)))
+    return Listing(tools=tuple(tools), warnings=tuple(sorted(warnings)), ttl_s=ttl_s)
 
 
-async def _all_pages(request: Request, warnings: list[str]) -> list[object]:
+async def _all_pages(request: Request, warnings: list[str]) -> tuple[list[object], float]:
+    """Return the tools of all pages, and for how long all of them may be kept."""
     tools: list[object] = []
+    ttls_s: list[float] = []
     seen: set[str] = set()
     params: dict[str, object] = {}
     for _ in range(_MAX_PAGES):
         result = await request("tools/list", params)
+        ttls_s.append(_ttl_s(result.get("ttlMs")))
         page = result.get("tools")
         if isinstance(page, list):
             tools += page
@@ -87,20 +101,27 @@ async def _all_pages(request: Request, warnings: list[str]) -> list[object]:
         # An empty string is a cursor like any other; only its absence ends the list.
         cursor = result.get("nextCursor")
         if cursor is None:
-            return tools
+            return tools, min(ttls_s)
         if not isinstance(cursor, str) or not _is_sendable(cursor):
             warnings.append(
                 f"the tool list has a cursor that is no text: {str(cursor)[:100]!r}; "
                 "listing stopped there"
             )
-            return tools
+            return tools, min(ttls_s)
         if cursor in seen:
             warnings.append(f"the tool list repeats its page {cursor!r}; listing stopped there")
-            return tools
+            return tools, min(ttls_s)
         seen.add(cursor)
         params = {"cursor": cursor}
     warnings.append(f"the tool list has more than {_MAX_PAGES} pages; listing stopped there")
-    return tools
+    return tools, 0.0
+
+
+def _ttl_s(ttl_ms: object) -> float:
+    """A server's `ttlMs` in seconds; 0 where there is none that makes sense."""
+    if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int | float):
+        return 0.0
+    return ttl_ms / 1000 if 0 < ttl_ms < _NEVER_MS else 0.0
 
 
 def _spec(alias: str, name: str, raw: Mapping[str, object], warnings: list[str]) -> list[ToolSpec]:

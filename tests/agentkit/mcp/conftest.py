@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -58,3 +59,65 @@ def _is_running(pid: int) -> bool:
         return status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return status.parent.exists() or not Path("/proc/self").exists()
+
+
+LISTED = Path(__file__).parent / "servers" / "listed.py"
+
+
+class ToolFile:
+    """What a `listed.py` server lists, to be changed by a test."""
+
+    def __init__(self, path: Path, alias: str = "s") -> None:
+        self.path = path
+        self.alias = alias
+        self.settings: dict[str, object] = {}
+        self.tools: dict[str, dict[str, object]] = {}
+        self.set("announce", "crash", "echo")
+
+    def set(self, *names: str, **described: str) -> None:
+        """List these tools and no others; `described` have their own description."""
+        texts = dict.fromkeys(names, "") | described
+        self.tools = {name: tool_of(name, text) for name, text in texts.items()}
+        self.write()
+
+    def write(self, **settings: object) -> None:
+        """Write the file, with more settings of the server."""
+        self.settings |= settings
+        new = self.path.with_suffix(".new")
+        new.write_text(json.dumps({"tools": self.tools, **self.settings}), "utf-8")
+        new.replace(self.path)
+
+    def server(self, **options: object) -> McpServer:
+        """The server of this file."""
+        given = {"alias": self.alias, "connect_timeout_s": 20, "call_timeout_s": 20} | options
+        given.setdefault("protocol", "legacy")
+        return McpServer(command=[sys.executable, "-S", str(LISTED), str(self.path)], **given)  # type: ignore[arg-type]
+
+
+def tool_of(name: str, description: str = "") -> dict[str, object]:
+    """A tool as the file has it: two parameters, the keys in some order."""
+    properties = {"text": {"type": "string"}, "count": {"type": "integer", "default": 1.0}}
+    schema = {"type": "object", "properties": properties, "required": ["text"]}
+    return {"description": description or f"Does {name}.", "schema": schema}
+
+
+@pytest.fixture
+def tool_file(tmp_path: Path) -> ToolFile:
+    return ToolFile(tmp_path / "tools.json")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting for words of a server: in these tests it says what it has to say at once."""
+    from agentkit.toolset.mcp import relisting
+
+    monkeypatch.setattr(relisting, "_QUIET_S", 0.0)
+    monkeypatch.setattr(relisting, "_GRACE_S", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def own_cache_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lists that a test keeps on disk are nobody else's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))

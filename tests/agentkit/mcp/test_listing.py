@@ -41,7 +41,7 @@ async def test_a_cursor_that_is_no_text_ends_the_listing_with_a_warning(server):
         ("deny", "echo", "deny must be a collection of names, not 'echo'"),
         ("deny", [1], "deny must hold names of type str, not 1"),
         ("inherit_env", "FOO", "inherit_env must be a collection of names, not 'FOO'"),
-        ("env", {"A": 1}, "env must map str to str, not 'A' to 1"),
+        ("env", {"A": 1}, "env must map str to str, but 'A' has a int"),
     ],
 )
 def test_a_configuration_that_would_mean_something_else_is_refused(server, option, value, words):

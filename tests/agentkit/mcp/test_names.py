@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.toolset import McpServer
-from agentkit.toolset.mcp.names import final_names
+from agentkit.toolset.mcp.names import alias_of, final_names
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ORIGINALS = st.lists(
@@ -18,18 +18,43 @@ ORIGINALS = st.lists(
 
 
 def test_names_lead_with_the_alias_and_are_made_legal():
-    assert final_names("files", ["read", "a.b", "größe"]) == {
-        "read": "files__read",
-        "a.b": "files__a_b",
-        "größe": "files__gr__e",
-    }
+    names = final_names("files", ["read", "a.b", "größe"])
+    assert names["read"] == "files__read"
+    assert re.fullmatch(r"files__a_b_[0-9a-f]{8}", names["a.b"])
+    assert re.fullmatch(r"files__gr__e_[0-9a-f]{8}", names["größe"])
 
 
-def test_of_names_that_meet_the_one_that_is_legal_by_itself_keeps_its_own():
+def test_names_that_would_meet_are_told_apart_and_the_legal_one_keeps_its_own():
+    """M2: two tools of one server became the same name, and both were sent."""
     names = final_names("s", ["a.b", "a_b", "a b"])
     assert names["a_b"] == "s__a_b"
-    assert re.fullmatch(r"s__a_b_[0-9a-f]{8}", names["a.b"])
     assert len(set(names.values())) == 3
+    assert all(LEGAL.fullmatch(name) for name in names.values())
+
+
+@given(ORIGINALS, ORIGINALS)
+def test_a_name_does_not_depend_on_what_else_is_listed(some, more):
+    """A list that changes must not make a pinned name mean another tool."""
+    alone, together = final_names("s", some), final_names("s", [*some, *more])
+    assert {name: together[name] for name in some} == alone
+
+
+def test_names_of_two_servers_never_meet_and_say_whose_they_are():
+    """M1, M4: one tool took the place of another server's."""
+    for alias in ("a", "a-b", "a_b", "a_-"):
+        for original in ("b__c", "_c", "__c", "c"):
+            (name,) = final_names(alias, [original]).values()
+            assert alias_of(name) == alias
+    assert alias_of("python_tool") == ""
+
+
+def test_dots_and_long_names_behind_a_long_alias_stay_legal():
+    """M5: dots, or more than 64 characters behind the prefix, were a 400 for the whole request."""
+    alias = "a" * 32
+    originals = ["docx.builtin.import", "x" * 40, "x" * 41, "im.v1.message.create" * 3]
+    names = final_names(alias, originals)
+    assert all(LEGAL.fullmatch(name) and alias_of(name) == alias for name in names.values())
+    assert len(set(names.values())) == len(originals)
 
 
 def test_long_names_are_cut_and_told_apart_by_a_hash():
@@ -50,7 +75,7 @@ def test_names_are_legal_unique_and_independent_of_order(originals, source):
     assert final_names("alias-1", originals) == names
 
 
-@pytest.mark.parametrize("alias", ["", "a.b", "a b", "-a", "_", "x" * 33, "ä", None])
+@pytest.mark.parametrize("alias", ["", "a.b", "a b", "-a", "_", "x" * 33, "ä", None, "a__b", "a_"])
 def test_an_alias_that_cannot_lead_a_name_is_refused(alias):
     with pytest.raises(ValueError, match="cannot lead a tool name"):
         McpServer(alias=alias, command=["true"])
@@ -60,7 +85,7 @@ def test_an_alias_that_cannot_lead_a_name_is_refused(alias):
     ("changes", "words"),
     [
         ({"command": "python server.py"}, "must be a list of program and arguments"),
-        ({"command": []}, "must be a list of program and arguments"),
+        ({"command": []}, "cannot be reached; give one of command, url, server"),
         ({"call_timeout_s": 0}, "call_timeout_s must be above 0, not 0"),
         ({"max_result_chars": -1}, "max_result_chars must be above 0"),
     ],

@@ -1,0 +1,74 @@
+"""What a server offers, as far as is known, and what was odd about that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentkit.toolset.mcp.changes import compare
+from agentkit.toolset.mcp.listing import ListedTool, Listing
+from agentkit.toolset.tool import ToolSpec
+
+_MOST_NOTES = 50
+
+
+class OfferedTools:
+    """The latest list of one server, by final names.
+
+    What conversations were shown before is no matter here: they keep it, and compare.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """How often the list has become another one. 0: there is none yet."""
+        self.notes: list[str] = []
+        """How it has changed, for logs."""
+        self._warnings: tuple[str, ...] = ()
+        self._tools: Mapping[str, ListedTool] = {}
+        self._specs: Mapping[str, ToolSpec] = {}
+        self._first: Mapping[str, ToolSpec] = {}
+
+    def take(self, listing: Listing) -> None:
+        """Take the list as the server's latest. Where nothing in it is new, nothing happens."""
+        specs = listing.specs
+        changes = compare(self._specs, specs)
+        self._warnings = listing.warnings
+        self._tools = {tool.spec.name: tool for tool in listing.tools}
+        if changes.reordered:
+            self._note(f"only the order of words differs in {', '.join(changes.reordered)}")
+        if self.revision and not changes:
+            return
+        if self.revision:
+            self._note(f"the tools have changed ({changes})")
+        else:
+            self._first = specs
+        kept = {name: self._specs[name] for name in changes.reordered}
+        self._specs = {**specs, **kept}
+        self.revision += 1
+
+    def get(self, name: str) -> ListedTool | None:
+        """Return the tool of this final name, if the server offers it now."""
+        return self._tools.get(name)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a list."""
+        return self.revision > 0
+
+    @property
+    def specs(self) -> Mapping[str, ToolSpec]:
+        """What the server offers now."""
+        return self._specs
+
+    @property
+    def first_specs(self) -> Mapping[str, ToolSpec]:
+        """What it offered at first."""
+        return self._first
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was odd about the latest list, and how lists have changed."""
+        return (*self._warnings, *self.notes)
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes and len(self.notes) < _MOST_NOTES:
+            self.notes.append(text)
