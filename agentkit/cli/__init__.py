@@ -5,8 +5,8 @@ running.py        run, resume: Drive takes a run through its pauses; answers.py 
 chatting.py       chat
 kept_runs.py      runs, show, cost; timeline.py, transcript.py: a run as
                   rows and as a conversation; journals.py: where runs are
-mcp_tools.py      mcp list, mcp call
-fake_provider.py  fake-provider; plan/: plan
+mcp_tools.py      mcp list, mcp call; mcp_serve.py: mcp serve
+fake_provider.py  fake-provider; listening.py: sockets of both; plan/: plan
 agents.py         from `my_app:MyAgent` to an agent; options.py: what several commands take
 
 Exit codes: 0 done, 1 it failed (the reason is the last line on stderr), 2 wrong usage, 3 the run
@@ -23,6 +23,7 @@ import typer
 from agentkit.cli.chatting import chat
 from agentkit.cli.fake_provider import fake_provider
 from agentkit.cli.kept_runs import cost, runs, show
+from agentkit.cli.mcp_serve import serve
 from agentkit.cli.mcp_tools import mcp
 from agentkit.cli.plan import plan
 from agentkit.cli.running import resume, run
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 for _command in (run, chat, resume, runs, show, cost, plan, fake_provider):
     app.command()(_command)
+mcp.command("serve")(serve)
 app.add_typer(mcp, name="mcp")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentkit.cli.failures import fail, failures_as_exit_codes, say
+from agentkit.cli.listening import listening_socket, url_of
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from agentkit.caching.policy import Switches
     from agentkit.fake import FakeProvider
 
@@ -63,13 +65,13 @@ def fake_provider(
     """
     with failures_as_exit_codes():
         fake = _fake(first_byte_ms / 1_000, _switches(switch or []))
-        with _listening_socket(host, port) as listener:
-            say(_instructions(_url(listener)))
+        with listening_socket(host, port) as listener:
+            say(_instructions(url_of(listener)))
             _serve(fake, listener)
         typer.echo(json.dumps(fake.ledger(), indent=2) if as_json else fake.report())
 
 
-def _serve(fake: FakeProvider, listener: socket.socket) -> None:
+def _serve(fake: FakeProvider, listener: socket) -> None:
     import uvicorn
 
     config = uvicorn.Config(fake.app, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)
@@ -144,21 +146,3 @@ def _key_of(prefix: str) -> str:
 
     variable = PROFILES["openai" if prefix == "openai-chat" else prefix].key_variable
     return f"{variable}=any" if variable else ""
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    """A bound and listening socket. Raises OSError with a message that names the address."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        raise OSError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port or "
-            "--host"
-        ) from error
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

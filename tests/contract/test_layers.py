@@ -12,7 +12,7 @@ PACKAGE = ROOT / "agentkit"
 ADAPTERS = tuple(
     f"models/hosted/{name}" for name in ("anthropic", "gemini", "openai_chat", "openai_responses")
 )
-ABOVE = ("agent", "loop", "team", "state", "stream", "cli")
+ABOVE = ("agent", "loop", "team", "state", "stream", "serving", "cli")
 """What runs agents. Nothing below may know of it."""
 
 
