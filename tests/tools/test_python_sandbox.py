@@ -1,0 +1,512 @@
+"""Programs that try to break out, under tight limits; each also where there are no namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentkit_tools._errors import Refused
+from agentkit_tools._sandbox import Interpreter, Outcome, Sandbox
+
+pytestmark = pytest.mark.timeout(120)
+
+MIB = 1024 * 1024
+
+
+def _has_namespaces() -> bool:
+    try:
+        anyio.run(Sandbox().check)
+    except Refused:
+        return False
+    return True
+
+
+HAS_NAMESPACES = _has_namespaces()
+_needs_namespaces = pytest.mark.skipif(
+    not HAS_NAMESPACES, reason="this system makes no namespaces for this user"
+)
+namespaces = pytest.param("namespaces", marks=_needs_namespaces)
+
+
+def interpreter(isolation: str) -> Interpreter:
+    """As root, a program without namespaces is another user, who may not read root's Python."""
+    if isolation == "namespaces" or os.getuid() != 0 or _all_may_read(Interpreter.own()):
+        return Interpreter.own()
+    found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if found is None:
+        pytest.skip("no Python that every user may run")
+    return Interpreter.at(found)
+
+
+def _all_may_read(own: Interpreter) -> bool:
+    path = Path(own.command[0])
+    return all(folder.stat().st_mode & 1 for folder in path.parents)
+
+
+def sandbox(isolation: str, **limits: int) -> Sandbox:
+    return Sandbox(
+        isolation=isolation,  # type: ignore[arg-type]
+        interpreter=interpreter(isolation),
+        memory_bytes=limits.pop("memory_bytes", 200 * MIB),
+        disk_bytes=limits.pop("disk_bytes", 4 * MIB),
+        max_processes=limits.pop("max_processes", 8),
+        **limits,
+    )
+
+
+async def run(
+    isolation: str, code: str, *, timeout_s: float = 20, wanted: tuple[str, ...] = (), **limits: int
+) -> Outcome:
+    return await sandbox(isolation, **limits).run(code, timeout_s=timeout_s, wanted=list(wanted))
+
+
+both = pytest.mark.parametrize("isolation", [namespaces, "limits"])
+isolated = pytest.mark.parametrize("isolation", [namespaces])
+
+
+def sleeping(isolation: str, mark: str) -> str:
+    """Code that turns into a process which sleeps under a mark."""
+    python = interpreter(isolation).command[0]
+    return f"os.execv({python!r}, ['x', '-Sc', 'import time; time.sleep(1000)', {mark!r}])"
+
+
+def marked(mark: str) -> list[int]:
+    """Processes whose command line has a mark."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                line = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in line:
+                found.append(int(folder.name))
+    return found
+
+
+@both
+async def test_a_program_shows_what_it_prints_and_leaves(isolation):
+    outcome = await run(
+        isolation,
+        "import os, sys\n"
+        "print('grüße')\n"
+        "print('oops', file=sys.stderr)\n"
+        "os.mkdir('a'); open('a/b.txt', 'w').write('text')\n"
+        "open('c.bin', 'wb').write(bytes(10))\n"
+        "os.symlink('/etc/passwd', 'link')\n"
+        "sys.exit(3)\n",
+        wanted=("a/b.txt", "./c.bin", "link", "../main.py", "/etc/passwd", "none"),
+    )
+    assert (outcome.ended, outcome.stdout, outcome.stderr) == ("exit code 3", "grüße\n", "oops\n")
+    assert outcome.files == (("a/b.txt", 4), ("c.bin", 10))
+    missing = "[there is no such file]"
+    assert outcome.contents == {
+        "a/b.txt": "text",
+        "./c.bin": "[binary, not shown]",
+        "link": missing,
+        "../main.py": missing,
+        "/etc/passwd": missing,
+        "none": missing,
+    }
+
+
+@both
+async def test_equal_programs_have_equal_results(isolation):
+    code = "print({'b', 'a', 'c'}, hash('x'))\nopen('x', 'w')\nraise ValueError('grüße')\n"
+    first, second = await run(isolation, code), await run(isolation, code)
+    assert first == second
+    assert 'File "/main.py", line 3, in <module>' in first.stderr
+    assert first.ended == "exit code 1"
+
+
+@both
+async def test_nothing_is_left_for_the_next_call(isolation):
+    code = "import os; open('kept.txt', 'w'); open(os.environ['TMPDIR'] + '/kept', 'w')"
+    assert (await run(isolation, code)).files == (("kept.txt", 0),)
+    seen = await run(
+        isolation, "import os; print(os.listdir('.'), os.listdir(os.environ['TMPDIR']))"
+    )
+    assert seen.stdout == "[] []\n"
+
+
+@both
+async def test_the_environment_of_the_server_is_not_seen(isolation, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "do-not-show")
+    outcome = await run(
+        isolation,
+        "import os\n"
+        "print(sorted(os.environ))\n"
+        "for pid in [os.getppid(), *(range(1, 400))]:\n"
+        "    try: print(open(f'/proc/{pid}/environ').read())\n"
+        "    except OSError: pass\n",
+    )
+    assert "do-not-show" not in outcome.stdout
+    assert "SECRET" not in outcome.stdout
+    assert outcome.ended == "exit code 0"
+
+
+@both
+async def test_stdin_is_empty_and_no_descriptor_is_inherited(isolation):
+    outcome = await run(
+        isolation,
+        "import os, sys\n"
+        "print(repr(sys.stdin.read()))\n"
+        "for fd in range(3, 64):\n"
+        "    try: os.fstat(fd)\n"
+        "    except OSError: continue\n"
+        "    print('open', fd)\n",
+    )
+    assert outcome.stdout == "''\n"
+
+
+@both
+async def test_an_endless_loop_ends_in_time(isolation):
+    started = time.monotonic()
+    outcome = await run(isolation, "print('on', flush=True)\nwhile True: pass", timeout_s=1)
+    assert outcome.stdout == "on\n"
+    assert outcome.ended in (
+        "stopped: it took longer than 1 s",
+        "stopped: it used more than 2 s of processor time",
+    )
+    assert time.monotonic() - started < 20
+
+
+@both
+async def test_signals_that_are_ignored_do_not_help(isolation):
+    code = (
+        "import signal, time\n"
+        "for number in range(1, 32):\n"
+        "    try: signal.signal(number, signal.SIG_IGN)\n"
+        "    except OSError: pass\n"
+        "print('deaf', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    outcome = await run(isolation, code, timeout_s=1)
+    assert (outcome.ended, outcome.stdout) == ("stopped: it took longer than 1 s", "deaf\n")
+
+
+@both
+async def test_endless_output_is_cut_and_ends_the_program(isolation):
+    outcome = await run(
+        isolation,
+        "import os\nwhile True: os.write(1, b'x' * 65536)",
+        max_output_bytes=MIB,
+        kept_bytes=1000,
+    )
+    assert outcome.ended == "stopped: it printed more than 1048576 bytes"
+    assert len(outcome.stdout) < 1100
+    assert "bytes left out" in outcome.stdout
+
+
+@both
+async def test_a_memory_bomb_fails_in_the_program(isolation):
+    outcome = await run(isolation, "x = bytearray(10**9)\nprint('got it')")
+    assert outcome.ended == "exit code 1"
+    assert outcome.stderr.endswith("MemoryError\n")
+    assert outcome.stdout == ""
+
+
+FORK_BOMB = """
+import os, time
+made = 0
+for _ in range(200):
+    try:
+        pid = os.fork()
+    except OSError:
+        print("refused", flush=True)
+        break
+    if pid == 0:
+        time.sleep(1000)
+    made += 1
+print(made, flush=True)
+"""
+
+
+@both
+async def test_a_fork_bomb_is_refused_and_all_its_processes_end(isolation):
+    outcome = await run(isolation, FORK_BOMB)
+    assert outcome.ended == "exit code 0"
+    assert outcome.stdout.startswith("refused\n")
+    assert int(outcome.stdout.split()[1]) < 12
+
+
+@both
+async def test_a_fork_bomb_that_goes_on_is_ended(isolation):
+    code = "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass\n"
+    outcome = await run(isolation, code, timeout_s=1)
+    assert outcome.ended.startswith("stopped: ")
+
+
+@both
+async def test_a_daemon_does_not_survive(isolation):
+    mark = f"daemon-{isolation}-{os.getpid()}"
+    code = (
+        "import os\n"
+        "gone, ready = os.pipe()\n"
+        "def detach():\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    os.setsid()\n"
+        "    if os.fork(): os._exit(0)\n"
+        "if os.fork() == 0:\n"
+        "    detach()\n"
+        "    for fd in (0, 1, 2): os.close(fd)\n"
+        "    os.write(ready, b'x'); os.close(ready)\n"
+        f"    {sleeping(isolation, mark)}\n"
+        "os.close(ready); os.read(gone, 1)\n"
+        "print('left')\n"
+    )
+    outcome = await run(isolation, code)
+    assert (outcome.ended, outcome.stdout) == ("exit code 0", "left\n")
+    assert marked(mark) == []
+
+
+@both
+async def test_a_daemon_that_keeps_the_output_open_does_not_hold_up_the_answer(isolation):
+    code = (
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    time.sleep(1000)\n"
+        "print('done')\n"
+    )
+    started = time.monotonic()
+    outcome = await run(isolation, code)
+    assert (outcome.ended, outcome.stdout) == ("exit code 0", "done\n")
+    assert time.monotonic() - started < 15
+
+
+@both
+async def test_a_file_cannot_grow_beyond_its_limit(isolation):
+    outcome = await run(
+        isolation,
+        "f = open('big', 'wb')\n"
+        "try:\n"
+        "    for _ in range(100): f.write(bytes(1024 * 1024)); f.flush()\n"
+        "except OSError as error: print(error.strerror)\n",
+    )
+    assert outcome.stdout in ("No space left on device\n", "File too large\n")
+    assert sum(size for _, size in outcome.files) <= 4 * MIB
+
+
+@isolated
+async def test_many_files_cannot_fill_the_disk(isolation):
+    outcome = await run(
+        isolation,
+        "import itertools\n"
+        "def fill(make):\n"
+        "    try:\n"
+        "        for number in itertools.count(): make(number)\n"
+        "    except OSError as error: print(error.strerror)\n"
+        "def full(number):\n"
+        "    with open(f'f{number}', 'wb') as file: file.write(bytes(1024 * 1024))\n"
+        "def empty(number): open(f'/tmp/e{number}', 'w').close()\n"
+        "fill(full); fill(empty)\n"
+        "open('/dev/shm/x', 'w').write('x' * 100000)\n",
+    )
+    assert outcome.stdout == "No space left on device\n" * 2
+    assert "No space left on device" in outcome.stderr
+
+
+@isolated
+async def test_files_of_the_machine_are_not_there_and_none_can_be_written(isolation, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("do-not-show")
+    outcome = await run(
+        isolation,
+        "import os, sys\n"
+        f"for path in ({str(secret)!r}, {str(Path(__file__))!r}, '/etc/passwd', '/sys', '/var',\n"
+        "             '/proc/self/environ', '/home', '/old', '/../../etc/passwd'):\n"
+        "    print(path if os.path.exists(path) else 'none')\n"
+        "for path in ('/usr/x', '/x', '/bin/x', '/dev/x', sys.base_prefix + '/x', '/main.py'):\n"
+        "    try: open(path, 'w'); print(path)\n"
+        "    except OSError as error: print('no')\n"
+        "print(os.listdir('/'))\n"
+        "os.chdir('/')\n"
+        "for _ in range(50): os.chdir('..')\n"
+        "print(os.path.exists('etc'))\n",
+    )
+    lines = outcome.stdout.splitlines()
+    assert lines[:9] == ["none"] * 9, outcome
+    assert set(lines[9:15]) == {"no"}
+    assert "etc" not in lines[15]
+    assert lines[16] == "False"
+
+
+@isolated
+async def test_there_is_no_network_not_even_this_machine(isolation):
+    with anyio.fail_after(60):
+        listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        async with listener:
+            outcome = await run(
+                isolation,
+                "import socket\n"
+                f"for host, port in (('127.0.0.1', {port}), ('::1', {port}), ('8.8.8.8', 53)):\n"
+                "    try: socket.create_connection((host, port), 2); print('connected')\n"
+                "    except OSError as error: print('no')\n"
+                "try: socket.getaddrinfo('example.org', 80); print('resolved')\n"
+                "except OSError: print('no')\n"
+                "print([name for _, name in socket.if_nameindex()], socket.gethostname())\n",
+            )
+    lines = outcome.stdout.splitlines()
+    assert lines[:4] == ["no"] * 4
+    assert lines[4] == "['lo'] sandbox"
+
+
+@isolated
+async def test_no_other_process_is_in_reach_and_no_rights_can_be_gained(isolation):
+    outcome = await run(
+        isolation,
+        "import ctypes, os, signal\n"
+        "print(os.getpid(), os.getppid(), os.getuid() != 0)\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"for pid in ({os.getpid()}, {os.getppid()}, 1):\n"
+        "    try: os.kill(pid, signal.SIGKILL); print('killed')\n"
+        "    except OSError as error: print(error.strerror)\n"
+        "    print(libc.ptrace(16, pid, 0, 0))\n"
+        "def tried(name, *arguments): print(name, getattr(libc, name)(*arguments))\n"
+        "tried('unshare', 0x10000000)\n"
+        "tried('unshare', 0x00020000)\n"
+        "tried('mount', b'tmpfs', b'/tmp', b'tmpfs', 0, None)\n"
+        "tried('chroot', b'/tmp')\n"
+        "tried('setuid', 0)\n"
+        "tried('sethostname', b'x', 1)\n",
+    )
+    lines = outcome.stdout.splitlines()
+    assert lines[0] == "2 1 True", outcome
+    # Process 1 of its own world may be signalled, and takes no notice.
+    assert [line for line in lines[1:] if line in ("killed", "0")] in ([], ["killed"]), outcome
+    assert lines[-6:] == [
+        "unshare -1",
+        "unshare -1",
+        "mount -1",
+        "chroot -1",
+        "setuid -1",
+        "sethostname -1",
+    ]
+
+
+async def test_without_namespaces_a_program_cannot_trace_or_kill_the_server_of_root():
+    if os.getuid() != 0:
+        pytest.skip("as an ordinary user it can: the docstring says so")
+    outcome = await run(
+        "limits",
+        "import ctypes, os, signal\n"
+        "libc = ctypes.CDLL(None)\n"
+        f"for pid in ({os.getpid()}, os.getppid()):\n"
+        "    try: os.kill(pid, signal.SIGKILL); print('killed')\n"
+        "    except OSError as error: print(error.strerror)\n"
+        "    print(libc.ptrace(16, pid, 0, 0))\n",
+    )
+    assert outcome.stdout == "Operation not permitted\n-1\n" * 2
+
+
+@both
+async def test_closing_all_descriptors_and_killing_its_group_harms_only_the_program(isolation):
+    closing = await run(isolation, "import os\nos.closerange(0, 64)\nos._exit(5)")
+    assert closing.ended == "exit code 5"
+    killing = await run(isolation, "import os, signal\nos.killpg(0, signal.SIGKILL)")
+    assert killing.ended in ("ended by signal SIGKILL", "stopped")
+
+
+@both
+async def test_odd_files_do_not_disturb_the_list(isolation):
+    code = (
+        "import os\n"
+        "os.mkfifo('pipe'); os.symlink('.', 'loop'); os.symlink('/dev/zero', 'zero')\n"
+        "os.mkdir('shut'); open('shut/x', 'w'); os.chmod('shut', 0)\n"
+        "open('new\\nline', 'w'); open(b'caf\\xe9', 'w')\n"
+        "open('locked', 'w').write('x'); os.chmod('locked', 0)\n"
+        "os.makedirs('/'.join(['d'] * 60)); open('/'.join(['d'] * 60) + '/deep', 'w')\n"
+        "for _ in range(1100):\n"
+        "    try: os.mkdir('n'); os.chdir('n')\n"
+        "    except OSError: break\n"
+    )
+    outcome = await run(isolation, code, wanted=("pipe", "zero", "loop", "locked"))
+    names = [name for name, _ in outcome.files]
+    assert {"new\nline", "caf\udce9", "locked"} <= set(names)
+    assert not {"pipe", "zero", "loop"} & set(names)
+    assert outcome.contents["pipe"] == "[there is no such file]"
+
+
+@both
+async def test_a_huge_program_and_a_broken_one_are_answered(isolation):
+    huge = await run(isolation, "x = 1\n" * 100_000 + "print('end')")
+    assert huge.stdout == "end\n"
+    deep = await run(isolation, "(" * 100_000)
+    assert deep.ended == "exit code 1"
+    assert "SyntaxError" in deep.stderr or "MemoryError" in deep.stderr
+
+
+@both
+async def test_a_cancelled_call_leaves_no_process(isolation):
+    mark = f"cancelled-{isolation}-{os.getpid()}"
+    code = f"import os\n{sleeping(isolation, mark)}"
+    async with anyio.create_task_group() as group:
+        group.start_soon(_run_quietly, isolation, code)
+        assert await anyio.to_thread.run_sync(_within, 30, lambda: marked(mark))
+        group.cancel_scope.cancel()
+    assert marked(mark) == []
+
+
+async def _run_quietly(isolation: str, code: str) -> None:
+    await run(isolation, code, timeout_s=60)
+
+
+@both
+def test_when_the_server_is_killed_its_programs_end(isolation):
+    """Regression guard: nothing but the end of a pipe tells the supervisor."""
+    mark = f"orphan-{isolation}-{os.getpid()}"
+    command = interpreter(isolation).command
+    code = f"import os\nos.fork()\n{sleeping(isolation, mark)}"
+    server = (
+        "import anyio, sys\n"
+        "sys.path.append(sys.argv[1])\n"
+        "from agentkit_tools._sandbox import Interpreter, Sandbox\n"
+        f"own = Interpreter({command!r}, {interpreter(isolation).folders!r})\n"
+        f"sandbox = Sandbox(isolation={isolation!r}, interpreter=own)\n"
+        f"code = {code!r}\n"
+        "async def main(): await sandbox.run(code, timeout_s=90, wanted=[])\n"
+        "anyio.run(main)\n"
+    )
+    tools = str(Path(__file__).parents[2] / "tools")
+    with subprocess.Popen([sys.executable, "-c", server, tools]) as process:
+        try:
+            assert _within(60, lambda: len(marked(mark)) >= 2)
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert _within(20, lambda: not marked(mark))
+
+
+def _within(seconds: float, holds) -> bool:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+async def test_a_program_that_cannot_be_started_is_refused_with_the_reason():
+    missing = Sandbox(isolation="limits", interpreter=Interpreter(("/nonexistent/python",), ()))
+    with pytest.raises(Refused, match=r"could not be started: .*No such file"):
+        await missing.check()
+
+
+@pytest.mark.parametrize("path", ["/nonexistent/python", "/bin/false", "/bin/true"])
+def test_an_interpreter_that_is_none_is_refused(path):
+    with pytest.raises(ValueError, match="is no Python that starts"):
+        Interpreter.at(path)
+
+
+def test_limits_must_be_more_than_zero():
+    with pytest.raises(ValueError, match="max_processes must be more than 0, not 0"):
+        Sandbox(max_processes=0)
