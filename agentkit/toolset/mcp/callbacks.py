@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.mcp.asking import Asking, Refused
 from agentkit.toolset.mcp.logs import ServerLog
+from agentkit.toolset.mcp.patience import Patience
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -51,23 +52,21 @@ class Pauses:
                 self._ended_s += _now_s() - self._since_s
                 self._over.set()
 
-    async def wait(self, task: asyncio.Task[Any], timeout_s: float | None) -> None:
-        """Return when a task is done, or when so many seconds have passed beside the pauses."""
-        begun_s, paused_s = _now_s(), self._total_s
-        while not task.done():
-            if timeout_s is None:
-                await asyncio.wait([task])
-            elif self._n_open:
-                await self._wait_for_end(task)
-            else:
-                left_s = timeout_s - (_now_s() - begun_s) + (self._total_s - paused_s)
-                if left_s <= 0:
-                    return
-                await asyncio.wait([task], timeout=left_s)
+    def clock(self) -> float:
+        """Return the time in seconds, which stands still in pauses."""
+        paused_s = self._ended_s + (_now_s() - self._since_s if self._n_open else 0.0)
+        return _now_s() - paused_s
 
-    @property
-    def _total_s(self) -> float:
-        return self._ended_s + (_now_s() - self._since_s if self._n_open else 0.0)
+    async def wait(self, task: asyncio.Task[Any], patience: Patience) -> None:
+        """Return when a task is done, or when patience, by this clock, is at an end."""
+        while not task.done():
+            if self._n_open:
+                await self._wait_for_end(task)
+                continue
+            left_s = patience.left_s()
+            if left_s is not None and left_s <= 0:
+                return
+            await asyncio.wait([task], timeout=left_s)
 
     async def _wait_for_end(self, task: asyncio.Task[Any]) -> None:
         over = asyncio.create_task(self._over.wait())

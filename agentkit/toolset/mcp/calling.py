@@ -8,6 +8,7 @@ so in place of a result, and is then called again with the answer and its own st
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -29,12 +30,17 @@ from agentkit.toolset.tool import ToolOutput
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
+_LOGGER = logging.getLogger("agentkit.mcp")
+
 _MOST_ERROR_CHARS = 10_000
 """Of what a server says in an error of the protocol: it is untrusted, and no result."""
 _MOST_URLS = 5
 _MESSAGE_CHARS = 500
 _PROGRESS_BURST, _PROGRESS_PER_S = 50, 10.0
 """Reports of progress that one call passes on; a server may send thousands."""
+_NOT_AS_PROMISED = (
+    "(This result is not of the form that the tool promises; it is shown as it came.)"
+)
 _URL_REQUIRED = -32042
 """Code of 2025-11-25: a person must have visited a URL before the call can be made."""
 
@@ -83,6 +89,11 @@ async def make_call(
         output = ToolOutput.error(cut(problem, _MOST_ERROR_CHARS), may_pass=True)
     else:
         output = to_tool_output(result, server.max_result_chars, server.max_attachment_bytes)
+        if (broken := link.promised.problem_with(name, result)) is not None:
+            _LOGGER.info(
+                "%s: result of %r is not what was promised: %s", server.alias, name, broken
+            )
+            output = replace(output, content=f"{output.content}\n{_NOT_AS_PROMISED}")
     return _noted(output, asking.notes)
 
 

@@ -1,4 +1,4 @@
-"""One life of an MCP server: its process, its session, and the task that owns both.
+"""One life of an MCP server: its transport, its session, and the task that owns both.
 
 The SDK's session must be left in the task that entered it. So one task does both and waits in
 between; everybody else only sends requests. When the link is dead it stays dead; `McpConnection`
@@ -8,68 +8,78 @@ makes a new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Mapping, Set
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.callbacks import Callbacks
-from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.handshake import ServerEnded, negotiate, problem_of
+from agentkit.toolset.mcp.hearing import Wanted, keep_listening, wanted_of
+from agentkit.toolset.mcp.outputs import PromisedOutputs
+from agentkit.toolset.mcp.patience import Patience
 from agentkit.toolset.mcp.server import McpServer, Protocol
-from agentkit.toolset.mcp.stdio import StdioTransport
+from agentkit.toolset.mcp.stamp import CLIENT, Stamp
+from agentkit.toolset.mcp.transport import Transport, open_transport
 
 if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.shared.dispatcher import CallOptions, ProgressFnT
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
+__all__ = ["McpLink", "ServerEnded"]
 
 _NOTICE_S = 0.25
 """How long telling the server that a request is abandoned may hold up the caller."""
 
+_LAST_S = 0.05
+"""How long the session of a dead transport is kept, for its last answers."""
 
-class ServerEnded(McpConnectError):
-    """The server ended, or closed its stdout, before the handshake was done."""
+_HEARING_S = 1.0
+"""How long a new link waits for the server to accept that changes are heard, before it is used."""
 
 
 class McpLink:
-    """A live session with one server process."""
+    """A live session with one server."""
 
-    def __init__(self, server: McpServer, process: ServerProcess, protocol: Protocol) -> None:
+    def __init__(self, server: McpServer, transport: Transport, protocol: Protocol) -> None:
         self.n_list_changes = 0
-        """Notifications that the tool list changed. The pinned toolset does not follow them."""
+        """Notifications that the tool list changed, and times when one may have been missed."""
         self.list_changed = asyncio.Event()
         """Set when the tool list may have changed; whoever lists the tools clears it before."""
         self.announces_changes = False
         """Whether the server says that it will announce changes of its tools."""
-        self.transport = StdioTransport(process, server.max_message_bytes)
-        """For its process id, exit code, stderr and junk."""
+        self.transport = transport
+        """For its process id and junk."""
         self.callbacks = Callbacks(server)
-        """What the server may ask of us, and tells; its clock stands still where it waits for us."""
+        """What the server may ask, and tells. Its clock stands still while it waits for us."""
+        self.promised = PromisedOutputs()
+        """What its tools say that their results are like."""
+        self.resources_changed = asyncio.Event()
+        """Set when a resource, or their list, may have changed; who reads them clears it before."""
         self._server = server
+        self._session: ClientSession | None = None
         self._stop = asyncio.Event()
+        self._is_hearing = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
-        self._meta: dict[str, object] | None = None
+        self._stamp: Stamp | None = None
         self._abandoned: set[asyncio.Task[dict[str, Any]]] = set()
         self._owner = asyncio.create_task(self._own(protocol), name=f"mcp-{server.alias}")
 
     @classmethod
     async def open(cls, server: McpServer, protocol: Protocol, deadline: float) -> McpLink:
-        """Start the server and agree on a protocol before `deadline`, in seconds of the loop's
-        clock.
+        """Start or call the server and agree on a protocol before `deadline`, in seconds of the
+        loop's clock.
 
         Raises:
-            ServerEnded: the process ended before it answered.
+            ServerEnded: its process ended before it answered.
             McpConnectError: it did not start, was too slow, or refused the handshake.
         """
-        cwd = None if server.cwd is None else Path(server.cwd)
-        try:
-            process = await ServerProcess.start(server.command, server.process_env, cwd)
-        except (OSError, ValueError) as error:
-            raise McpConnectError(server.alias, f"cannot be started: {error}") from error
-        # No await between the start of the process and the task that will end it.
-        link = cls(server, process, protocol)
+        transport = await open_transport(server)
+        # No await between the start of a process and the task that will end it.
+        is_old = server.transport == "sse"
+        link = cls(server, transport, "legacy" if is_old else protocol)
         try:
             async with asyncio.timeout_at(deadline):
                 await asyncio.shield(link._ready)
@@ -82,9 +92,16 @@ class McpLink:
         return link
 
     @property
+    def session(self) -> ClientSession:
+        """The SDK's session, for what the server has said of itself. Its requests are typed: see
+        `request`."""
+        assert self._session is not None
+        return self._session
+
+    @property
     def is_modern(self) -> bool:
         """Whether it speaks the modern protocol, in which a server asks inside its answers."""
-        return self._meta is not None
+        return self._stamp is not None and self._stamp.is_modern
 
     @property
     def is_alive(self) -> bool:
@@ -94,7 +111,7 @@ class McpLink:
     async def request(
         self,
         method: str,
-        params: dict[str, object],
+        params: Mapping[str, object],
         timeout_s: float | None,
         on_progress: ProgressFnT | None = None,
     ) -> Mapping[str, object]:
@@ -103,23 +120,32 @@ class McpLink:
         The SDK's typed calls are not used: they throw away a whole list for one bad tool, and a
         good result for one unknown block.
 
-        The time counts from here, writing included. A server that does not read its input is
-        given up when it ends: what was half written cannot be taken back.
+        The time counts from here, writing included, and again from each progress that the server
+        reports, up to ten times as long; not while the server waits for an answer from us. A server
+        that does not read its input is given up when it ends: what was half written cannot be
+        taken back.
 
         Raises:
-            MCPError: the server's error, the timeout, or the end of the connection.
+            MCPError: the server's error, the timeout, or the end of the connection. The codes in
+                `transport.py` say that the server had no part in it.
         """
         from mcp import MCPError
         from mcp_types import REQUEST_TIMEOUT
 
-        options: CallOptions = {} if on_progress is None else {"on_progress": on_progress}
         assert self._dispatcher is not None
-        if self._meta is not None:
-            params = {**params, "_meta": self._meta}
+        assert self._stamp is not None
+        pauses = self.callbacks.pauses
+        patience = Patience(timeout_s, pauses.clock)
+        options: CallOptions = {"headers": self._stamp.headers(method, params)}
+        if method == "tools/call":
+            # Asking for progress costs nothing, and tells a slow server from a dead one.
+            options["on_progress"] = _noting(patience, on_progress)
         # The SDK's own timeout covers only the wait for the answer, not that for the pipe.
-        sending = asyncio.create_task(self._dispatcher.send_raw_request(method, params, options))
+        sending = asyncio.create_task(
+            self._dispatcher.send_raw_request(method, self._stamp.params(params), options)
+        )
         try:
-            await self.callbacks.pauses.wait(sending, timeout_s)
+            await pauses.wait(sending, patience)
             if timeout_s is not None and not sending.done():
                 if self.transport.is_stuck(timeout_s / 2):
                     self.transport.give_up()
@@ -128,11 +154,15 @@ class McpLink:
             await self._abandon(sending)
             raise
         if sending.done() and not sending.cancelled():
-            return sending.result()
+            result = sending.result()
+            if method == "tools/list":
+                self._stamp.learn(result.get("tools"))
+                self.promised.learn(result.get("tools"))
+            return result
         raise MCPError(code=REQUEST_TIMEOUT, message=f"request {method!r} timed out")
 
     async def close(self, *, hurry: bool = False) -> None:
-        """End session and process. Returns when both are gone, also if cancelled meanwhile."""
+        """End session and server. Returns when both are gone, also if cancelled meanwhile."""
         self._stop.set()
         if not self._ready.done():
             # It waits for a handshake that may never come, and not yet for `_stop`.
@@ -153,22 +183,13 @@ class McpLink:
             raise asyncio.CancelledError
 
     async def problem(self) -> str:
-        """Why the link is dead, with the last words of the server."""
-        await self.transport.settle()
-        code, tail = self.transport.exit_code, self.transport.stderr_tail
-        if self.transport.fault is not None:
-            return (
-                f"{self.transport.fault}; its stderr says: {tail[-1000:]}"
-                if tail
-                else (self.transport.fault)
-            )
-        ended = f"ended with exit code {code}" if code is not None else "closed the connection"
-        return f"{ended}; its stderr says: {tail[-1000:]}" if tail else f"{ended} without a word"
+        """Why the link is dead, said of the server, with its last words."""
+        return await self.transport.problem()
 
     def too_late(self) -> McpConnectError:
         """The error for a server that did not come up in time."""
-        tail = self.transport.stderr_tail
-        said = f"; its stderr says: {tail[-1000:]}" if tail else ""
+        words = self.transport.last_words
+        said = f"; its stderr says: {words[-1000:]}" if words else ""
         limit_s = self._server.connect_timeout_s
         return McpConnectError(self._server.alias, f"did not come up within {limit_s:g} s{said}")
 
@@ -196,42 +217,62 @@ class McpLink:
             raise
         except Exception as error:
             # After the handshake nobody waits for this; the dead transport tells the rest.
-            self._fail(error)
+            self._fail(await problem_of(error, self._server.alias, self.transport))
 
     async def _live(self, protocol: Protocol) -> None:
         from mcp import ClientSession
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+        from mcp_types import Implementation
 
         async with self.transport as (receive, send):
             self._dispatcher = JSONRPCDispatcher(receive, send)
             async with ClientSession(
                 dispatcher=self._dispatcher,
                 message_handler=self._on_message,
+                client_info=Implementation.model_validate(CLIENT),
                 **self.callbacks.for_session,
             ) as session:
-                error = await self._shake_hands(session, protocol)
+                error = await negotiate(session, protocol, self._server.alias, self.transport)
                 # Not raised: the session's task group would wrap it.
                 if error is not None:
                     self._fail(error)
-                elif not self._ready.done():
-                    self._ready.set_result(None)
-                    await self._wait_for_end()
+                    return
+                self._agreed(session)
+                async with self._hearing(session):
+                    if not self._ready.done():
+                        self._ready.set_result(None)
+                        await self._wait_for_end()
 
-    async def _shake_hands(
-        self, session: ClientSession, protocol: Protocol
-    ) -> McpConnectError | None:
-        from mcp import MCPError
+    def _agreed(self, session: ClientSession) -> None:
+        """Note what the handshake has settled."""
+        self._session = session
+        is_over_http = self._server.url is not None
+        self._stamp = Stamp(session, self.callbacks.meta, is_over_http=is_over_http)
+        said = session.server_capabilities
+        self.announces_changes = bool(said and said.tools and said.tools.list_changed)
 
+    @asynccontextmanager
+    async def _hearing(self, session: ClientSession) -> AsyncIterator[None]:
+        """Hear of changes inside, from the first moment on. In the old protocol they just come."""
+        wanted = wanted_of(session)
+        if not (self.is_modern and wanted):
+            yield
+            return
+        hearing = asyncio.create_task(
+            keep_listening(session, wanted, self._note_change, self._is_hearing),
+            name=f"mcp-hearing-{self._server.alias}",
+        )
+        begun = asyncio.create_task(self._is_hearing.wait())
         try:
-            await _negotiate(session, protocol)
-        except (MCPError, ValueError, RuntimeError) as error:
-            if self.transport.closed.is_set():
-                return ServerEnded(self._server.alias, await self.problem())
-            return McpConnectError(self._server.alias, f"refused the handshake: {error}")
-        self._meta = _request_meta(session, self.callbacks.meta)
-        offered = session.server_capabilities and session.server_capabilities.tools
-        self.announces_changes = bool(offered and offered.list_changed)
-        return None
+            await asyncio.wait([begun], timeout=_HEARING_S)
+            yield
+        finally:
+            begun.cancel()
+            hearing.cancel()
+            if self.transport.hurry.is_set() or self.transport.is_stuck(_NOTICE_S):
+                # Else the end of the session would wait for its last notice to be read.
+                self.transport.give_up()
+            await asyncio.wait([hearing], timeout=_NOTICE_S)
 
     async def _wait_for_end(self) -> None:
         waits = [
@@ -239,51 +280,37 @@ class McpLink:
         ]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            # What has come before the end still reaches those who wait for it.
+            await asyncio.wait(waits[:1], timeout=_LAST_S)
         finally:
             for wait in waits:
                 wait.cancel()
 
     async def _on_message(self, message: object) -> None:
-        if getattr(message, "method", None) == "notifications/tools/list_changed":
+        method = getattr(message, "method", None)
+        if method == "notifications/tools/list_changed":
+            self._note_change({"tools"})
+        elif method in ("notifications/resources/list_changed", "notifications/resources/updated"):
+            self._note_change({"resources"})
+
+    def _note_change(self, wanted: Set[Wanted]) -> None:
+        if "tools" in wanted:
             self.n_list_changes += 1
             self.list_changed.set()
+        if "resources" in wanted:
+            self.resources_changed.set()
 
     def _fail(self, error: Exception) -> None:
         if not self._ready.done():
             self._ready.set_exception(error)
 
 
-async def _negotiate(session: ClientSession, protocol: Protocol) -> None:
-    """Agree on a protocol: the modern one if the server knows it, else the old handshake."""
-    from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
+def _noting(patience: Patience, on_progress: ProgressFnT | None) -> ProgressFnT:
+    """What hears of progress: whoever waits, and who wants to know."""
 
-    if protocol == "auto":
-        try:
-            await session.discover()
-            return
-        except (MCPError, ValueError, RuntimeError) as error:
-            if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
-                raise
-    try:
-        await session.initialize()
-    except MCPError as error:
-        if error.code != UNSUPPORTED_PROTOCOL_VERSION:
-            raise
-        # A slow server answered the first probe after we had given it up, and is now a modern one.
-        await session.discover()
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        patience.sign_of_life()
+        if on_progress is not None:
+            await on_progress(progress, total, message)
 
-
-def _request_meta(
-    session: ClientSession, of_callbacks: Mapping[str, object]
-) -> dict[str, object] | None:
-    """What the modern protocol wants in each request: version, client, and capabilities."""
-    from mcp_types import CLIENT_INFO_META_KEY, PROTOCOL_VERSION_META_KEY
-
-    if session.discover_result is None:
-        return None
-    return {
-        PROTOCOL_VERSION_META_KEY: session.protocol_version,
-        CLIENT_INFO_META_KEY: {"name": "agentkit", "version": "1"},
-        **of_callbacks,
-    }
+    return note

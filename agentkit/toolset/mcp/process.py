@@ -11,6 +11,8 @@ from asyncio import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentkit.toolset.mcp.orphans import MARK, CrashGuard, kill_marked, new_mark
+
 _EXIT_GRACE_S = 1.0
 """After its stdin closed a server may take this long to exit by itself, as MCP asks of it."""
 
@@ -24,9 +26,11 @@ _REAP_S = 2.0
 class ServerProcess:
     """A running server process with pipes. Made by `start`, ended by `stop`."""
 
-    def __init__(self, process: subprocess.Process, protocol: _Protocol) -> None:
+    def __init__(self, process: subprocess.Process, protocol: _Protocol, mark: str) -> None:
         self._process = process
         self._protocol = protocol
+        self._mark = mark
+        self._guard = CrashGuard.start(process.pid, mark)
 
     @classmethod
     async def start(
@@ -38,19 +42,20 @@ class ServerProcess:
             OSError: the command cannot be started.
         """
         loop = asyncio.get_running_loop()
+        mark = new_mark()
         transport, protocol = await loop.subprocess_exec(
             lambda: _Protocol(loop),
             *command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=dict(env),
+            env={**env, MARK: mark},
             cwd=cwd,
             # A session of its own: the whole group can be killed, and a Ctrl-C in the terminal does
             # not reach the server before its client has finished.
             start_new_session=True,
         )
-        return cls(subprocess.Process(transport, protocol, loop), protocol)
+        return cls(subprocess.Process(transport, protocol, loop), protocol, mark)
 
     @property
     def pid(self) -> int:
@@ -91,7 +96,8 @@ class ServerProcess:
         """End the process and its whole group, and free the pipes. Bounded in time.
 
         The server is asked politely first (stdin closes, then SIGTERM) unless `hurry` is set;
-        SIGKILL goes to the group in any case, for what the server left behind.
+        SIGKILL goes to the group in any case, for what the server left behind, and to what had left
+        the group but has its mark.
         """
         try:
             self.stdin.close()
@@ -100,6 +106,9 @@ class ServerProcess:
                 await self._exits_within(_TERMINATE_GRACE_S, hurry)
         finally:
             self._signal_group(_signal("SIGKILL"))
+            kill_marked(self._mark)
+            if self._guard is not None:
+                self._guard.release()
             await self._exits_within(_REAP_S, None)
             self._close_pipes()
 

@@ -1,22 +1,32 @@
-"""How to start one MCP server: a value, checked at construction."""
+"""How to reach one MCP server: a value, checked at construction."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from agentkit.toolset.mcp import server_checks as checks
 from agentkit.toolset.mcp.names import check_alias
+from agentkit.toolset.mcp.trust.setting import Trust
 from agentkit.toolset.policy import ToolPolicy
 
 if TYPE_CHECKING:
+    import httpx2
+    from mcp.server import MCPServer, Server
+
     from agentkit.toolset.mcp.connection import McpConnection
 
 Protocol = Literal["auto", "legacy"]
 """How to begin: probe for the modern protocol first, or only shake hands in the old way."""
+
+HttpTransport = Literal["streamable-http", "sse"]
+"""How a URL is spoken to: in the current way, or in that of before 2025-03-26."""
+
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 
 _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 """What a server gets from our environment: enough to start programs, and no secrets."""
@@ -24,29 +34,58 @@ _INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpServer:
-    """How to start one MCP server over stdio. A plain value; `connect` gives a live connection.
+    """How to reach one MCP server: start it (`command`), call it (`url`), run it here (`server`).
+
+    A plain value; `connect` gives a live connection. Its secrets (`env`, `headers`, `auth`, what
+    the URL carries behind its path) are in no repr and no message.
 
     Raises:
-        ValueError: at construction, for an illegal alias, command, environment, choice or limit.
+        ValueError: at construction, for an illegal alias, address, environment, choice or limit,
+            or a setting that belongs to another way of reaching a server.
     """
 
     alias: str
     """Leads the names of its tools: `{alias}__{tool}`. Unique among the servers of a team."""
-    command: Sequence[str]
-    """Program and arguments. No shell is involved."""
+    command: Sequence[str] = ()
+    """Program and arguments of a server over stdio. No shell is involved."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Additional environment variables."""
     inherit_env: Sequence[str] = ()
     """Names of our own environment variables to pass on, besides HOME, PATH, USER and the like."""
     cwd: str | Path | None = None
+    url: str | None = field(default=None, repr=False)
+    """Address of a server over HTTP. `http:` reaches only this machine, unless `allow_http`."""
+    transport: HttpTransport = "streamable-http"
+    """`sse` is for servers of before 2025-03-26. Their messages end at 1 MiB each."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with each request, e.g. `{"Authorization": "Bearer ..."}`."""
+    auth: httpx2.Auth | None = field(default=None, repr=False)
+    """Authorizes each request, e.g. an `OAuthClientProvider` of the MCP SDK. It sees each request
+    after `headers`, and may use the network itself."""
+    http_client: httpx2.AsyncClient | None = field(default=None, repr=False)
+    """Sends the requests, for proxies, certificates and tests. It stays yours to close; its
+    timeouts are not used. By default each connection has a client of its own."""
+    allow_http: bool = False
+    """Whether `url` may name another machine without encryption, as inside a private network."""
+    server: MCPServer | Server[Any] | None = field(default=None, repr=False)
+    """A server object of the MCP SDK, run in this process at each connect. Compares by identity."""
     connect_timeout_s: float = 15.0
     """For start, handshake and listing together."""
     call_timeout_s: float = 60.0
+    """How long a call may take. A server that reports progress gets this long again after each
+    report, up to ten times as long in all. The time in which it waits for an answer from us (a
+    question to the user, say) does not count."""
+    tool_timeouts_s: Mapping[str, float] = field(default_factory=dict)
+    """The same for single tools, by the server's own names, instead of `call_timeout_s`. A name
+    that the server does not have is an error when it is connected."""
     max_result_chars: int = 10_000_000
     """A longer result is cut to its head and tail for good. Far above what a model reads whole:
     that is the agent's `max_result_chars`."""
-    max_message_bytes: int = 16 * 1024 * 1024
-    """A longer line on the server's stdout is not read; the call it answers fails."""
+    max_attachment_bytes: int = 5_000_000
+    """Images and documents of one result, together and decoded. What goes beyond leaves a note."""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    """A longer line on the server's stdout, HTTP answer or event is not read; the call it answers
+    fails. A server run in this process sends objects, not bytes, and has no such limit."""
     allow: frozenset[str] | None = None
     """Take only these tools (the server's own names). None takes all."""
     deny: frozenset[str] | None = None
@@ -59,44 +98,52 @@ class McpServer:
     """
     protocol: Protocol = "auto"
     """`legacy` skips the probe for the modern protocol, for servers that cannot bear it."""
+    elicits: bool = False
+    """Whether the server may ask the user. Some servers list other tools to a client that says so,
+    therefore it is off unless wanted."""
+    samples: bool = False
+    """Whether the server may ask the model. Off for the same reason."""
+    required: bool = True
+    """Whether a run fails when the server cannot be connected. Else it begins without it, which is
+    reported by name, with the tools of the last list that was kept, if there is one; and the server
+    is tried again meanwhile."""
+    on_change: Literal["append", "pin"] = "append"
+    """What happens when the server's tools change while it is connected.
+
+    What was sent never moves: a tool that is gone stays in the list, and its calls say so; one that
+    has changed keeps its old description, and is called as it is now. `append` also gives what was
+    added to conversations, behind what was sent, where the model takes tools there; else, and for
+    all that differs, a new epoch has it: new conversations and those that go on from a summary.
+    `pin` shows conversations and their epochs what was listed first. Each change is an event
+    (`ToolsChanged`)."""
+    listing_ttl_s: float | None = None
+    """For how many seconds its list may be kept on disk, so that a run can begin before the server
+    is started. None: for as long as the server says; 0: never."""
+    trust: Trust = Trust()
+    """Which of its tools are shown and called. By default all, with a warning for what is odd about
+    their texts; with a lock, what somebody has approved."""
 
     def __post_init__(self) -> None:
         check_alias(self.alias)
-        if isinstance(self.command, str) or not self.command:
-            raise ValueError(
-                f"command must be a list of program and arguments, not {self.command!r}; "
-                "use shlex.split for a command line"
-            )
-        for name in (
-            "connect_timeout_s",
-            "call_timeout_s",
-            "max_result_chars",
-            "max_message_bytes",
-        ):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, not {getattr(self, name)!r}")
         for name in ("inherit_env", "allow", "deny"):
-            given = getattr(self, name)
             # An iterator can be read only once.
-            if isinstance(given, Iterator):
+            if isinstance(given := getattr(self, name), Iterator):
                 object.__setattr__(self, name, tuple(given))
-            _check_names(name, getattr(self, name))
-        for key, value in dict(self.env).items():
-            if not isinstance(key, str) or not isinstance(value, str):
-                raise ValueError(f"env must map str to str, not {key!r} to {value!r}; use str()")
-        for name, policy in dict(self.policies).items():
-            if not isinstance(name, str) or not isinstance(policy, ToolPolicy):
-                raise ValueError(f"policies must map str to ToolPolicy, not {name!r} to {policy!r}")
-        object.__setattr__(self, "policies", MappingProxyType(dict(self.policies)))
+            checks.check_names(name, getattr(self, name))
+        checks.check_way(self)
+        checks.check_limits(self)
+        checks.check_changes(self)
+        checks.check_mappings(self)
         object.__setattr__(self, "command", tuple(map(str, self.command)))
         object.__setattr__(self, "inherit_env", tuple(self.inherit_env))
-        object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
+        for name in ("env", "headers", "policies", "tool_timeouts_s"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         for name in ("allow", "deny"):
             chosen = getattr(self, name)
             object.__setattr__(self, name, None if chosen is None else frozenset(chosen))
 
     def __hash__(self) -> int:
-        return hash((self.alias, self.command))
+        return hash((self.alias, self.command, self.url, id(self.server)))
 
     @property
     def process_env(self) -> dict[str, str]:
@@ -107,19 +154,12 @@ class McpServer:
         # fixed.
         return {"PYTHONHASHSEED": "0", **inherited, **self.env}
 
+    def timeout_of(self, tool: str) -> float:
+        """How long a call of this tool may take, in seconds. `tool` is the server's own name."""
+        return self.tool_timeouts_s.get(tool, self.call_timeout_s)
+
     def connect(self) -> McpConnection:
         """A connection to this server; it starts when entered (`async with`)."""
         from agentkit.toolset.mcp.connection import McpConnection
 
         return McpConnection(self)
-
-
-def _check_names(field_name: str, names: object) -> None:
-    """A single `str` would be taken for the collection of its letters."""
-    if names is None and field_name != "inherit_env":
-        return
-    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise ValueError(f"{field_name} must be a collection of names, not {names!r}; use [...]")
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError(f"{field_name} must hold names of type str, not {name!r}")

@@ -10,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.wire import Broken, Junk, LineSplitter, Message, RequestId, read_line
 
 if TYPE_CHECKING:
@@ -25,8 +28,26 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 2**16
 _STDERR_BYTES = 8 * 1024
+
+_WORDS_CHARS = 1000
+"""How much of stderr a message repeats."""
+
 _DRAIN_S = 0.25
 """How long the last output of an ended process may take; a grandchild may hold the pipe open."""
+
+
+async def start_server(server: McpServer) -> StdioTransport:
+    """Start the server's process.
+
+    Raises:
+        McpConnectError: it cannot be started.
+    """
+    cwd = None if server.cwd is None else Path(server.cwd)
+    try:
+        process = await ServerProcess.start(server.command, server.process_env, cwd)
+    except (OSError, ValueError) as error:
+        raise McpConnectError(server.alias, f"cannot be started: {error}") from error
+    return StdioTransport(process, server.max_message_bytes)
 
 
 class StdioTransport:
@@ -42,7 +63,6 @@ class StdioTransport:
         self.n_junk_lines = 0
         self.first_junk: str | None = None
         self.fault: str | None = None
-        """Why the connection was ended from this side, said of the server."""
         self._writing_since_s: float | None = None
         self._process = process
         self._splitter = LineSplitter(max_message_bytes)
@@ -57,12 +77,7 @@ class StdioTransport:
         return self._process.pid
 
     @property
-    def exit_code(self) -> int | None:
-        """The server's exit code; None while it runs."""
-        return self._process.exit_code
-
-    @property
-    def stderr_tail(self) -> str:
+    def last_words(self) -> str:
         """The last part of what the server wrote to stderr."""
         return b"".join(self._stderr)[-_STDERR_BYTES:].decode("utf-8", "replace").strip()
 
@@ -116,10 +131,18 @@ class StdioTransport:
         self.hurry.set()
         self._end_of_messages()
 
-    async def settle(self) -> None:
-        """Wait a moment for the exit code and the last words of a server that has closed."""
+    async def problem(self) -> str:
+        """Why no more messages come, said of the server, with its last words."""
         stderr, exit_watch = self._tasks[1], self._tasks[3]
         await asyncio.wait([stderr, exit_watch], timeout=2 * _DRAIN_S)
+        if self.fault is not None:
+            problem, silence = self.fault, ""
+        elif (code := self._process.exit_code) is not None:
+            problem, silence = f"ended with exit code {code}", " without a word"
+        else:
+            problem, silence = "closed the connection", " without a word"
+        words = self.last_words[-_WORDS_CHARS:]
+        return f"{problem}; its stderr says: {words}" if words else f"{problem}{silence}"
 
     async def _read_stdout(self) -> None:
         try:

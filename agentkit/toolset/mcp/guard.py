@@ -1,0 +1,247 @@
+"""An HTTP client that lets nothing of the network through but answers.
+
+The SDK's transport ends with all its requests when one of them meets an error of the network,
+tells nothing of an HTTP status, and reads bodies of any size. Through this client each failure
+is an answer to its own request, in words, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import httpx2
+
+from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.mcp.server_checks import shown_url
+from agentkit.toolset.mcp.transport import LOST, NOT_SENT, REFUSED
+
+_SESSION_HEADER = "mcp-session-id"
+
+_FAREWELL_S = 1.0
+"""How long telling the server that its session has ended may take."""
+
+_ERROR_BYTES = 64 * 1024
+"""How much of the body of an error is read."""
+
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+
+_WHAT_TO_SET = {
+    401: "set headers (Authorization) or auth of the McpServer to what the server wants",
+    403: "what headers and auth of the McpServer say does not allow this",
+    404: "check url of the McpServer",
+    405: 'check url of the McpServer; for an old server set transport="sse"',
+    407: "the proxy wants a login; give the McpServer an http_client that has it",
+}
+
+
+class GuardedClient(httpx2.AsyncClient):
+    """Sends through the server's own `http_client`, or one of its own.
+
+    Args:
+        server: says headers, auth, client, limits.
+        on_end: called with what is to be said of the server, when no request can get through any
+            more: it cannot be reached, or has ended the session.
+        hurry: once it is set, the server is not told that its session has ended.
+        ends_at_failure: any failure calls `on_end`.
+    """
+
+    def __init__(
+        self,
+        server: McpServer,
+        on_end: Callable[[str], None],
+        hurry: asyncio.Event,
+        *,
+        ends_at_failure: bool = False,
+    ) -> None:
+        super().__init__(transport=_Unused())
+        self._server = server
+        self._on_end = on_end
+        self._hurry = hurry
+        self._ends_at_failure = ends_at_failure
+        self._opened = AsyncExitStack()
+        self._inner: httpx2.AsyncClient | None = server.http_client
+
+    async def __aenter__(self) -> Self:
+        if self._inner is None:
+            self._inner = await self._opened.enter_async_context(httpx2.AsyncClient())
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self._opened.aclose()
+        await super().aclose()
+
+    def build_request(self, method: str, url: httpx2.URL | str, **given: Any) -> httpx2.Request:
+        """The SDK's request, with the server's headers, and no time limit but ours."""
+        assert self._inner is not None
+        headers = httpx2.Headers({"accept-encoding": "identity", **self._server.headers})
+        headers.update(given.pop("headers", None))
+        # How long an answer may take is the caller's to say, and only he knows of progress.
+        timeout = httpx2.Timeout(None, connect=self._server.connect_timeout_s)
+        return self._inner.build_request(
+            method, url, **{**given, "headers": headers, "timeout": timeout}
+        )
+
+    async def send(self, request: httpx2.Request, **how: Any) -> httpx2.Response:
+        """Send a request. Whatever goes wrong is a response, except being cancelled."""
+        if request.method == "DELETE":
+            return await self._say_farewell(request, how)
+        try:
+            response = await self._pass_on(request, how)
+            return await self._judge(request, response)
+        except Exception as error:
+            return self._unsent_or_lost(request, error)
+
+    async def _pass_on(self, request: httpx2.Request, how: dict[str, Any]) -> httpx2.Response:
+        assert self._inner is not None
+        if self._server.auth is not None:
+            how = {**how, "auth": self._server.auth}
+        return await self._inner.send(request, **how)
+
+    async def _say_farewell(self, request: httpx2.Request, how: dict[str, Any]) -> httpx2.Response:
+        sending = asyncio.ensure_future(self._pass_on(request, how))
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait(
+                [sending, hurried], timeout=_FAREWELL_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if sending.done():
+                return sending.result()
+        except Exception:
+            # Whether it heard that we go is the server's business.
+            return httpx2.Response(204, request=request)
+        finally:
+            hurried.cancel()
+            sending.cancel()
+            await asyncio.wait([sending, hurried])
+        return httpx2.Response(204, request=request)
+
+    async def _judge(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        status = response.status_code
+        if status == 404 and _SESSION_HEADER in request.headers:
+            await response.aclose()
+            problem = "ended the session (HTTP 404)"
+            self._on_end(problem)
+            return _answer(request, 404, NOT_SENT, problem)
+        if status >= 400:
+            return await self._explain(request, response)
+        if response.headers.get("content-type", "").lower().startswith("application/json"):
+            return _bounded(request, response, self._server.max_message_bytes)
+        return response
+
+    async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+        """Turn an error status into an answer that says what to do, unless the server does."""
+        status = response.status_code
+        body = await _start_of(response)
+        if status not in (401, 403) and (error := _rpc_error(body)) is not None:
+            return httpx2.Response(status, json=error, request=request)
+        hint = _WHAT_TO_SET.get(status)
+        problem = f"answered with HTTP {status}" + (f" ({_reason(response)})" if not hint else "")
+        problem += f"; {hint}" if hint else ""
+        if self._ends_at_failure:
+            self._on_end(problem)
+        return _answer(request, status, _code_of(status), problem)
+
+    def _unsent_or_lost(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
+        what = f"{type(error).__name__}: {error}"[:300].removesuffix(": ")
+        if isinstance(error, _UNSENT):
+            problem = f"cannot be reached at {shown_url(str(request.url))} ({what})"
+            self._on_end(problem)
+            return _answer(request, 503, NOT_SENT, problem)
+        if isinstance(error, httpx2.TransportError):
+            problem, code = f"broke off the connection ({what})", LOST
+        else:
+            # Not the network: what `auth` or `http_client` did instead of sending.
+            problem, code = f"could not be asked ({what})", REFUSED
+        if self._ends_at_failure:
+            self._on_end(problem)
+        return _answer(request, 503, code, problem)
+
+
+class _Unused(httpx2.AsyncBaseTransport):
+    """The guarded client has another client to send; its own transport would cost a TLS context."""
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The decoded body of a response, up to a limit. Its errors fail the one request it answers."""
+
+    def __init__(self, response: httpx2.Response, limit: int) -> None:
+        self._response = response
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        n_bytes = 0
+        try:
+            async for part in self._response.aiter_bytes():
+                n_bytes += len(part)
+                if n_bytes > self._limit:
+                    raise httpx2.StreamError(f"an answer above the limit of {self._limit} bytes")
+                yield part
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            raise httpx2.StreamError(f"the answer broke off ({type(error).__name__})") from error
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+    dropped = ("content-encoding", "content-length", "transfer-encoding")
+    headers = [(name, text) for name, text in response.headers.multi_items() if name not in dropped]
+    return httpx2.Response(
+        response.status_code, headers=headers, stream=_Bounded(response, limit), request=request
+    )
+
+
+async def _start_of(response: httpx2.Response) -> bytes:
+    body = b""
+    try:
+        async for part in response.aiter_bytes():
+            body += part
+            if len(body) > _ERROR_BYTES:
+                break
+    except (httpx2.TransportError, httpx2.DecodingError):
+        return b""
+    finally:
+        await response.aclose()
+    return body
+
+
+def _rpc_error(body: bytes) -> dict[str, object] | None:
+    """The JSON-RPC error that a body holds, if it holds one."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    match value:
+        case {"error": {"code": int(code), "message": str(message)} as error}:
+            told = {"code": code, "message": message, "data": error.get("data")}
+            return {"jsonrpc": "2.0", "id": None, "error": told}
+        case _:
+            return None
+
+
+def _answer(request: httpx2.Request, status: int, code: int, problem: str) -> httpx2.Response:
+    error = {"code": code, "message": problem}
+    return httpx2.Response(
+        status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request
+    )
+
+
+def _code_of(status: int) -> int:
+    """Whether a request with this answer was carried out: not if the fault is ours."""
+    if status in (401, 403, 407):
+        return REFUSED
+    return NOT_SENT if status < 500 else LOST
+
+
+def _reason(response: httpx2.Response) -> str:
+    return response.reason_phrase or "no reason given"

@@ -1,0 +1,142 @@
+"""A transport over a pair of streams that the MCP SDK makes: watched, so that its end is known."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import contextvars
+
+    from mcp.shared._stream_protocols import ReadStream
+    from mcp.shared.message import SessionMessage
+
+    from agentkit.toolset.mcp.transport import Streams
+
+
+class StreamTransport(ABC):
+    """Base of the transports without a process of their own."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+        self.hurry = asyncio.Event()
+        self.n_junk_lines = 0
+        self.first_junk: str | None = None
+        self.fault: str | None = None
+        self._context: AbstractAsyncContextManager[Streams] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """None: the server is no process of ours."""
+        return None
+
+    @property
+    def last_words(self) -> str:
+        """Empty: its log is not ours to read."""
+        return ""
+
+    @abstractmethod
+    def _streams(self) -> AbstractAsyncContextManager[Streams]:
+        """The SDK's streams; leaving them ends the connection."""
+
+    async def __aenter__(self) -> Streams:
+        self._context = self._streams()
+        receive, send = await self._context.__aenter__()
+        return WatchedStream(receive, self._note_junk, self.closed.set), send
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        self.closed.set()
+        if kind is not None:
+            self.hurry.set()
+        assert self._context is not None
+        return await self._context.__aexit__(kind, error, trace)
+
+    def is_stuck(self, limit_s: float) -> bool:
+        """Never: each message travels by itself."""
+        return False
+
+    def give_up(self) -> None:
+        """End the connection."""
+        self.end("stopped reading its input and was given up")
+
+    def end(self, fault: str) -> None:
+        """End the connection from this side. `fault` is said of the server; the first one stays."""
+        self.fault = self.fault or fault
+        self.hurry.set()
+        self.closed.set()
+
+    async def problem(self) -> str:
+        """Why no more messages come, said of the server."""
+        return self.fault or "closed the connection"
+
+    def _note_junk(self, error: Exception) -> None:
+        self.n_junk_lines += 1
+        self.first_junk = self.first_junk or f"{type(error).__name__}: {error}"[:200]
+
+
+class WatchedStream:
+    """A receiving stream that tells when it has ended, and of what was no message."""
+
+    def __init__(
+        self,
+        inner: ReadStream[SessionMessage | Exception],
+        on_junk: Callable[[Exception], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._inner = inner
+        self._on_junk = on_junk
+        self._on_end = on_end
+
+    @property
+    def last_context(self) -> contextvars.Context | None:
+        """The context in which the last message was sent, where the stream below knows it."""
+        found: contextvars.Context | None = getattr(self._inner, "last_context", None)
+        return found
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next message."""
+        import anyio
+
+        try:
+            item = await self._inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self._on_end()
+            raise
+        if isinstance(item, Exception):
+            self._on_junk(item)
+        return item
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._inner.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()

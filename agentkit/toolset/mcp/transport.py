@@ -1,0 +1,98 @@
+"""What a link needs of a transport, whatever lies below: a process, HTTP, or a server object here.
+
+Modules that hold transports import the MCP SDK; `open_transport` loads the one it needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from agentkit.toolset.mcp.server import McpServer
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
+    from mcp.shared.message import SessionMessage
+
+    Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
+
+NOT_SENT = -32097
+"""Code of an error that a transport answers with itself: the request did not get to the server."""
+
+LOST = -32098
+"""Code of an error that a transport answers with itself: what became of the request is unknown."""
+
+REFUSED = -32096
+"""Code of an error that a transport answers with itself: the server did not let us in."""
+
+NOT_CARRIED_OUT = frozenset({NOT_SENT, REFUSED})
+
+FAULTS = frozenset({NOT_SENT, LOST, REFUSED})
+"""The message of an error with such a code is said of the server: "cannot be reached".
+"""
+
+
+class Transport(Protocol):
+    """The stream pair of one life of a server, as an async context manager.
+
+    Entered and left in one task; leaving frees everything, in bounded time.
+    """
+
+    closed: asyncio.Event
+    """Set as soon as no more messages can come."""
+    hurry: asyncio.Event
+    """Set it to skip the polite part of leaving."""
+    fault: str | None
+    """Why the connection was ended from this side, said of the server."""
+    n_junk_lines: int
+    first_junk: str | None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server, if it is a process of ours."""
+
+    @property
+    def last_words(self) -> str:
+        """The last part of what the server wrote to stderr; empty if it has none."""
+
+    async def __aenter__(self) -> Streams: ...
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None: ...
+
+    def is_stuck(self, limit_s: float) -> bool:
+        """Whether the server has for this long not taken the message that is being written."""
+
+    def give_up(self) -> None:
+        """End the connection to a server that does not read; all requests fail at once."""
+
+    async def problem(self) -> str:
+        """Why no more messages come, said of the server. May wait a moment for its last words."""
+
+
+async def open_transport(server: McpServer) -> Transport:
+    """Make the transport that leads to this server. A process is started here, nothing else is.
+
+    Raises:
+        McpConnectError: the process cannot be started.
+    """
+    if server.command:
+        from agentkit.toolset.mcp.stdio import start_server
+
+        return await start_server(server)
+    if server.url is None:
+        from agentkit.toolset.mcp.memory import MemoryTransport
+
+        return MemoryTransport(server)
+    if server.transport == "sse":
+        from agentkit.toolset.mcp.sse import SseTransport
+
+        return SseTransport(server)
+    from agentkit.toolset.mcp.http import HttpTransport
+
+    return HttpTransport(server)
