@@ -191,9 +191,20 @@ class CacheRequest:
         return _VALUES[change](self)
 
     @property
+    def first_tools_later(self) -> bool:
+        """Whether it shows tools, and all of them came in mid-conversation."""
+        if any(tool.kind is not BlockKind.DEFERRED_TOOL for tool in self.tools):
+            return False
+        kind = BlockKind.TOOL_ADDITION
+        return kind in self.messages.kinds and kind in map(_KIND, self.messages.blocks)
+
+    @property
     def keyed_by(self) -> Hashable:
         """All that `value_of` depends on."""
-        return self.identity, self.terms, self.shows_image
+        return self.identity, self.terms, self.shows_image, self.first_tools_later
+
+
+_KIND = attrgetter("kind")
 
 
 def _service_tier(request: CacheRequest) -> str:
@@ -214,6 +225,7 @@ _VALUES: Mapping[Change, Callable[[CacheRequest], str]] = {
     Change.TOOL_CHOICE: lambda request: request.identity.tool_choice,
     Change.IMAGES: lambda request: str(request.shows_image),
     Change.BETAS: lambda request: repr(sorted(request.identity.betas)),
+    Change.FIRST_TOOLS_LATER: lambda request: str(request.first_tools_later),
     **{
         change: _field(change)
         for change in (

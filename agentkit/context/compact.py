@@ -23,7 +23,7 @@ from agentkit.context.compaction_rule import SUMMARY_INSTRUCTION, CompactionRule
 from agentkit.context.context import Context
 from agentkit.context.prices import Prices
 from agentkit.context.sizes import Sizes, reported_tokens, uncounted_tokens
-from agentkit.context.turns import SUMMARY_HEADER, carried, is_delta, without_thinking
+from agentkit.context.turns import SUMMARY_HEADER, behind, carried, is_delta, without_thinking
 from agentkit.errors import ContextError
 from agentkit.usage import Usage
 
@@ -159,9 +159,9 @@ def compacted(
 ) -> Context:
     """Return a new epoch: the front, the summary, what still holds, and the last turns. Pure.
 
-    The front's bytes are the same, so it is read from the cache. Deltas that supersede a part of it
-    are carried over as they are. Kept turns keep their calls, results, images and the user's marks;
-    their thinking only where `keeps_thinking` says so.
+    The front's bytes are the same, so it is read from the cache. Deltas that supersede a part of
+    it, and tools that came behind it, are carried over as they are. Kept turns keep their calls,
+    results, images and the user's marks; their thinking only where `keeps_thinking` says so.
 
     Args:
         context: the old epoch, without the instruction and the answer to it.
@@ -188,7 +188,8 @@ def compacted(
     if not keeps_thinking:
         kept = map(without_thinking, kept)
     begun = context.front if front is None else front
-    return begun.append(UserMessage.of(f"{SUMMARY_HEADER}\n\n{summary.strip()}"), *kept)
+    said = UserMessage.of(f"{SUMMARY_HEADER}\n\n{summary.strip()}")
+    return begun.append(said, *behind(begun, kept))
 
 
 def _by_price(

@@ -108,8 +108,7 @@ class Context:
 
     @property
     def later_tools(self) -> tuple[str, ...]:
-        """The tools that came behind the front: the text of each `ToolsMessage.added`, oldest first.
-        """
+        """The tools that came behind the front, as `ToolsMessage.added` has them, oldest first."""
         return () if self._head is None else self._head.later_tools
 
     @property

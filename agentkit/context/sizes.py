@@ -10,7 +10,7 @@ from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.context.context import Context
 from agentkit.context.segment import Content, Segment
 from agentkit.context.tier import Tier
-from agentkit.context.turns import is_delta, is_summary, last_turns
+from agentkit.context.turns import is_delta, is_summary, last_turns, outlasts
 from agentkit.usage import Usage
 
 
@@ -58,7 +58,7 @@ class Sizes:
             last = (count for each, count in pairs[n_summarised:] if not is_delta(each))
             return self._scaled(n_front + sum(last)) + summary_tokens
         kept = sum(count for _, count in pairs[n_summarised:])
-        kept += sum(count for message, count in pairs[:n_summarised] if is_delta(message))
+        kept += sum(count for message, count in pairs[:n_summarised] if outlasts(message))
         return self.front + summary_tokens + self._scaled(kept)
 
     def _scaled(self, n_tokens: int) -> int:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 
 from agentkit.blocks import (
     AssistantMessage,
     Message,
     Thinking,
     ToolMessage,
+    ToolsMessage,
     UserMessage,
     VendorItem,
 )
+from agentkit.context.context import Context
+from agentkit.context.segment import tool_names
 
 SUMMARY_HEADER = "Summary of the conversation so far, which is not shown any more:"
 """What the first message of an epoch that begins with a summary starts with."""
@@ -54,11 +58,30 @@ def is_delta(message: Message) -> bool:
     return isinstance(message, UserMessage) and message.text.startswith(DELTA_HEADER)
 
 
+def outlasts(message: Message) -> bool:
+    """Return whether no summary stands for a message: a delta, or tools that came later."""
+    return is_delta(message) or isinstance(message, ToolsMessage)
+
+
 def carried(messages: Sequence[Message], keep_turns: int) -> tuple[Message, ...]:
-    """Return what a summary does not stand for: all deltas, and the last whole turns."""
+    """Return what a summary does not stand for: what `outlasts` it, and the last whole turns."""
     last = last_turns(messages, keep_turns)
     summarised = messages[: len(messages) - len(last)]
-    return (*filter(is_delta, summarised), *last)
+    return (*filter(outlasts, summarised), *last)
+
+
+def behind(front: Context, messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield the messages as they are behind others: without tools that are shown already."""
+    shown = {name for segment in front for name in tool_names(segment)}
+    shown.update(json.loads(text)["name"] for text in front.later_tools)
+    for message in messages:
+        if isinstance(message, ToolsMessage):
+            pairs = zip(message.names, message.added, strict=True)
+            added = tuple(text for name, text in pairs if name not in shown)
+            if added:
+                yield message if added == message.added else ToolsMessage(added)
+        else:
+            yield message
 
 
 def is_summary(message: Message) -> bool:

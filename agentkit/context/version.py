@@ -18,7 +18,7 @@ from agentkit.context.context import Context
 from agentkit.context.prices import Prices
 from agentkit.context.segment import Segment
 from agentkit.context.tier import Tier
-from agentkit.context.turns import without_thinking
+from agentkit.context.turns import behind, without_thinking
 from agentkit.errors import ContextError
 
 
@@ -197,7 +197,8 @@ def rebase(
     if unknown := [message for message in without if message not in messages]:
         raise ContextError(f"cannot leave out what is not in the history: {unknown[0]!r}")
     kept = [message for message in messages if message not in without]
-    return front.append(*(kept if keeps_thinking else map(without_thinking, kept)))
+    again = kept if keeps_thinking else map(without_thinking, kept)
+    return front.append(*behind(front, again))
 
 
 class _Cost:

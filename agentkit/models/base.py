@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypeGuard, runti
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent
-from agentkit.toolset import Toolset
+from agentkit.toolset import Toolset, ToolSpec
+from agentkit.toolset.later import later_specs
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class ModelRequest:
 
     context: Context
     toolset: Toolset
-    """All tools that the prompt shows; its bytes are the context's TOOLS segment."""
+    """The tools that the prompt begins with; its bytes are the context's TOOLS segment."""
     allowed_tools: frozenset[str] | None = None
     """A mask: the tools that may be called now. None allows all."""
     tool_choice: ToolChoice = "auto"
@@ -131,6 +132,25 @@ class ModelRequest:
     reuse: Reuse = field(default_factory=Reuse)
     sources: Mapping[str, str] = field(default_factory=dict)
     """Digest of a segment -> the source line that supplied it, e.g. `app.py:12`."""
+    tools_may_come: bool = False
+    """Whether the conversation may yet get tools (`ToolsMessage`). What a provider wants to be told
+    of that is said from the first request on then, where saying it later would lose what is cached.
+    """
+
+    @property
+    def later_tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that came behind the front (`ToolsMessage`), oldest first."""
+        return later_specs(self.context.later_tools)
+
+    @property
+    def shown_tools(self) -> tuple[ToolSpec, ...]:
+        """All tools that the prompt shows: those of the toolset, then those that came later."""
+        return self.toolset.specs + self.later_tools
+
+    @property
+    def shown_names(self) -> tuple[str, ...]:
+        """Their names, in the same order."""
+        return self.toolset.names + tuple(spec.name for spec in self.later_tools)
 
     @property
     def callable_tools(self) -> frozenset[str] | None:
@@ -224,8 +244,8 @@ class TakesTools(Protocol):
         ...
 
 
-def takes_tools(model: Model) -> bool:
-    """Whether a model says so by `TakesTools`."""
+def takes_tools(model: object) -> bool:
+    """Whether a model, or an adapter of one, says so by `TakesTools`."""
     return getattr(model, "takes_tools", False) is True
 
 

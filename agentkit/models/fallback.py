@@ -25,6 +25,7 @@ from agentkit.models.base import (
     Model,
     ModelRequest,
     TakesHints,
+    takes_tools,
 )
 from agentkit.models.prices import prices_of
 from agentkit.models.resolve import resolve_model
@@ -130,6 +131,11 @@ class FallbackModel:
         """The shortest of the known windows: a conversation may have to go on anywhere."""
         windows = [model.context_tokens for model in self._models if isinstance(model, HasWindow)]
         return min((each for each in windows if each is not None), default=None)
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether each of the models does: a conversation may have to go on anywhere."""
+        return all(map(takes_tools, self._models))
 
     @property
     def costs_nothing(self) -> bool:

@@ -99,6 +99,10 @@ class LocalModel:
         """True: the runtime's scheduler computes a shared cold prefix once."""
         return True
 
+    def shows(self, block: Image | File) -> bool:
+        """False: the bundled runtime reads text only."""
+        return False
+
     @property
     def costs_nothing(self) -> bool:
         """True: this machine computes it."""
@@ -201,7 +205,7 @@ def encode(request: ModelRequest) -> chat.ChatRequest:
         messages=tuple(_messages(request)),
         tools=tuple(
             chat.ChatTool(name=spec.name, description=spec.description, parameters=spec.parameters)
-            for spec in request.toolset.specs
+            for spec in request.shown_tools
         ),
         tool_choice="none" if allowed == frozenset() else _choice(request.tool_choice),
         allowed_tools=allowed,
@@ -254,7 +258,7 @@ def _line(value: object) -> bytes:
 def _messages(request: ModelRequest) -> Iterator[chat.ChatMessage]:
     context, front = request.context, request.context.front
     rules = _system_text(front, SystemPart.RULES)
-    if rules or request.toolset.names:
+    if rules or request.shown_tools:
         # Also without rules: the runtime puts the tools into the first system message, and text of
         # one agent before them would keep its team from sharing them.
         yield chat.ChatMessage(role="system", content=rules)

@@ -47,12 +47,9 @@ class AskInfo:
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
         """The tools that may be called now."""
-        allowed, toolset = self.request.callable_tools, self.request.toolset
-        found = (toolset.get(name) for name in toolset.names)
+        allowed = self.request.callable_tools
         return tuple(
-            tool.spec
-            for tool in found
-            if tool is not None and (allowed is None or tool.spec.name in allowed)
+            spec for spec in self.request.shown_tools if allowed is None or spec.name in allowed
         )
 
     @property

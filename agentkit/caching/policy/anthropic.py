@@ -9,7 +9,13 @@ from decimal import Decimal as D
 from agentkit.caching.policy.anthropic_prices import PRICES
 from agentkit.caching.policy.money import PriceRow, row_for
 from agentkit.caching.policy.names import Minimum, minimum_for, plain_name
-from agentkit.caching.policy.rules import AnthropicPolicy, Invalidation, Lookback, TtlChoice
+from agentkit.caching.policy.rules import (
+    AnthropicPolicy,
+    Invalidation,
+    LaterTools,
+    Lookback,
+    TtlChoice,
+)
 from agentkit.caching.policy.source import assumed, docs, note, package
 from agentkit.caching.policy.switches import AnthropicMinimums, Switches, ThinkingTier
 from agentkit.caching.policy.terms import (
@@ -70,6 +76,7 @@ def anthropic_policy(
         mid_conversation_system=_takes_mid_system(name, switches),
         default_effort="high",  # docs 2026-08-21, effort page
         tool_prompt_tokens=dict(_TOOL_PROMPT_TOKENS).get(name),
+        later_tools=_LATER_TOOLS if _takes_later_tools(name, platform) else None,
     )
 
 
@@ -190,6 +197,14 @@ _MID_SYSTEM = frozenset(
     ]
 )
 
+# docs 2026-09-28: a beta of the Claude API alone, on all models that take system messages in
+# mid-conversation
+_LATER_TOOLS = LaterTools(
+    form="system_message",
+    beta="inline-tools-2026-09-15",
+    source=docs("2026-09-28"),
+)
+
 # docs 2026-08-21, pricing: (auto or none, any or tool)
 _TOOL_PROMPT_TOKENS = (("claude-opus-5", (286, 406)), ("claude-sonnet-5", (354, 474)))
 
@@ -205,6 +220,8 @@ _RULES = (  # docs 2026-08-21; tools, system and messages themselves are in the 
     Invalidation(change=Change.OUTPUT_FORMAT, lost_from=Section.MESSAGES),
     Invalidation(change=Change.CONTEXT_MANAGEMENT, lost_from=Section.MESSAGES),
     Invalidation(change=Change.BETAS, lost_from=Section.MESSAGES),
+    # docs 2026-09-28: where the list of tools has none that is shown
+    Invalidation(change=Change.FIRST_TOOLS_LATER, lost_from=Section.TOOLS),
 )
 
 
@@ -224,6 +241,10 @@ def _takes_mid_system(model: str, switches: Switches) -> bool:
     if model == "claude-sonnet-5":
         return switches.anthropic_sonnet_5_mid_system
     return model in _MID_SYSTEM
+
+
+def _takes_later_tools(model: str, platform: Platform) -> bool:
+    return platform is Platform.DIRECT and model in _MID_SYSTEM
 
 
 def _on_platform(row: PriceRow | None, platform: Platform) -> PriceRow | None:

@@ -15,6 +15,7 @@ from agentkit.caching.policy.openai_prices import PRICES
 from agentkit.caching.policy.rules import (
     Affinity,
     Invalidation,
+    LaterTools,
     OpenAiIntervalPolicy,
     OpenAiMarkPolicy,
     Retention,
@@ -101,6 +102,7 @@ def _mark_policy(name: str, on: date, platform: Platform, switches: Switches) ->
         ),
         default_ttl=Ttl.THIRTY_MINUTES,  # sdk 3.57.0
         ttl_is_minimum=True,  # docs 2026-09-20
+        later_tools=_LATER_TOOLS if platform is Platform.DIRECT else None,
     )
 
 
@@ -146,6 +148,10 @@ MARKABLE = frozenset(
     ]
 )
 """Block kinds that accept `prompt_cache_breakpoint`."""
+
+# docs 2026-09-20 (tool search, prompt caching) and sdk 3.57.0. For which models
+# is not written down; clients in use send the item to GPT-5.6 and later only (measured 2026-10-01).
+_LATER_TOOLS = LaterTools(form="developer_item", source=docs("2026-09-20"))
 
 _ROUTING_TOKENS = 256  # docs of 2025-10, "about"
 

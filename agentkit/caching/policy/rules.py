@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from agentkit.caching.policy.money import PriceRow
 from agentkit.caching.policy.names import Minimum
+from agentkit.caching.policy.source import Source
 from agentkit.caching.policy.switches import LookbackUnit, Switches
 from agentkit.caching.policy.terms import (
     BlockKind,
@@ -64,6 +65,17 @@ class Affinity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaterTools:
+    """How tools are added in the middle of a conversation, behind what was sent before."""
+
+    form: Literal["system_message", "developer_item"]
+    """Anthropic's `tool_addition` blocks, or OpenAI's item `additional_tools`."""
+    source: Source
+    beta: str | None = None
+    """The beta header that a request needs that has one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BasePolicy:
     """What every policy has."""
 
@@ -83,6 +95,8 @@ class BasePolicy:
     prices: PriceRow | None
     """None: unknown for this model."""
     invalidations: tuple[Invalidation, ...]
+    later_tools: LaterTools | None = None
+    """None: tools that come later can only be put into the list in front, and all is lost."""
 
     @property
     def minimum_tokens(self) -> int | None:

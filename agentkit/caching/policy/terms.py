@@ -139,6 +139,8 @@ class Change(enum.StrEnum):
     CONTEXT_MANAGEMENT = "context_management"
     BETAS = "betas"
     """The set of active beta headers."""
+    FIRST_TOOLS_LATER = "first_tools_later"
+    """Whether all tools that are shown came in mid-conversation."""
 
 
 _TTL_SECONDS = {

@@ -9,6 +9,7 @@ from agentkit.caching.policy import BlockKind, Speed, Terms
 from agentkit.caching.request import Block, CacheRequest, Mark, Message, Messages, Role
 from agentkit.fake.anthropic.checks import check_messages, check_tools
 from agentkit.fake.anthropic.settings import identity, tool_choice
+from agentkit.fake.anthropic.tool_changes import offered_tools
 from agentkit.fake.api import HttpCall, Prompt
 from agentkit.fake.fields import (
     JsonObject,
@@ -61,7 +62,8 @@ def parse(call: HttpCall) -> Prompt:
     contents = [_contents(message, index) for index, message in enumerate(messages)]
     check_messages(messages, contents)
     stream = flag_of(body, "stream")
-    choice, parallel = tool_choice(body, tools)
+    offered = offered_tools(call.headers, tools, messages, contents)
+    choice, parallel = tool_choice(body, offered)
     request = CacheRequest(
         identity=identity(call, model, tools, contents, choice, parallel),
         tenant=call.tenant,
@@ -80,7 +82,7 @@ def parse(call: HttpCall) -> Prompt:
     previous = None if diagnostics is None else object_of(diagnostics, "diagnostics")
     return Prompt(
         request=request,
-        ask=_ask(call, model, messages, contents, tools, choice),
+        ask=_ask(call, model, messages, contents, offered, choice),
         stream=stream,
         max_tokens=max_tokens,
         body=body,

@@ -19,6 +19,7 @@ from agentkit.fake.fields import (
     text_of,
 )
 from agentkit.fake.openai import options
+from agentkit.fake.openai.added_tools import with_added_tools
 from agentkit.fake.pieces import block_of, digest, mark_of
 from agentkit.fake.reply import Ask
 
@@ -48,7 +49,7 @@ def parse(call: HttpCall, earlier: Sequence[JsonObject]) -> Prompt:
         Problem: the API refuses it.
     """
     body = call.body
-    text_of(body, "model")
+    model = text_of(body, "model")
     if body.get("conversation") is not None:
         raise Problem(
             "this fake keeps no conversation objects: name a previous_response_id, or send all "
@@ -79,7 +80,7 @@ def parse(call: HttpCall, earlier: Sequence[JsonObject]) -> Prompt:
     )
     return Prompt(
         request=request,
-        ask=_ask(call, request, items, tools, text),
+        ask=_ask(call, request, items, with_added_tools(model, tools, items), text),
         stream=stream,
         max_tokens=count_of(body, "max_output_tokens", least=1),
         body={**body, "input": items},

@@ -19,6 +19,7 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import Generic, cast
 
+from agentkit.blocks import File, Image
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.policy import Evidence, Policy, PriceRow, Provider, Source
 from agentkit.caching.policy.edits import ContextEdit, context_edits
@@ -29,7 +30,7 @@ from agentkit.caching.verdict import Verdict
 from agentkit.context.prices import Prices
 from agentkit.errors import ModelError
 from agentkit.events import CacheEvent, ModelEnd, ModelEvent, UsageEvent
-from agentkit.models.base import ModelRequest
+from agentkit.models.base import ModelRequest, takes_tools
 from agentkit.models.hosted.rate_headers import TellsHeaders, told
 from agentkit.models.hosted.wire import Adapter, Closing, LayoutT, Refusing
 from agentkit.models.rates import RateLimits
@@ -109,6 +110,16 @@ class HostedModel(Generic[LayoutT]):
     def siblings_start_together(self) -> bool:
         """True: `stream` itself lets one request go ahead where that is cheaper."""
         return True
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools that come in mid-conversation are shown there; see `TakesTools`."""
+        return takes_tools(self._adapter)
+
+    def shows(self, block: Image | File) -> bool:
+        """Whether the model can be shown an image or a document; see `agentkit.models.showing`."""
+        says = getattr(self._adapter, "shows", None)
+        return bool(says(block)) if callable(says) else True
 
     def prices(self) -> Prices:
         """Return today's prices, for decisions about a context and for limits on money."""

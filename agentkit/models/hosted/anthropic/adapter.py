@@ -9,11 +9,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from agentkit.blocks import File, Image
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import DiagnosticsField, Provider, Switches, anthropic_policy
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.anthropic.attachments import is_readable
 from agentkit.models.hosted.anthropic.body import AnthropicBody, finish
 from agentkit.models.hosted.anthropic.diagnostics import BETA as DIAGNOSTICS_BETA
 from agentkit.models.hosted.anthropic.dialect import Dialect
@@ -64,7 +66,7 @@ class AnthropicAdapter:
         self._options = _with_header(options or AnthropicOptions(), switches or Switches())
         # Of the policy only the forms of the wire are used here, which have no dates.
         self._policy = anthropic_policy(model, datetime.now(UTC).date(), switches=switches)
-        self._dialect = Dialect.of(self.label, self._policy)
+        self._dialect = Dialect.of(self.label, self._policy, later_tools=self._options.later_tools)
         self._pieces = PieceCache()
         self._begun = Begun[Laid]()
         self._sender = Sender(client, label=self.label, timeout_s=self._options.timeout_s)
@@ -93,6 +95,15 @@ class AnthropicAdapter:
     def model(self) -> str:
         """The API's name of the model."""
         return self._model
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools that come in mid-conversation are shown there; see `TakesTools`."""
+        return self._dialect.later_tools is not None
+
+    def shows(self, block: Image | File) -> bool:
+        """Whether Claude reads this kind of image or document."""
+        return is_readable(block)
 
     def layout(self, request: ModelRequest) -> AnthropicLayout:
         """Return the request's pieces in the order tools, system, messages.

@@ -42,6 +42,15 @@ def attachment_data(block: Image | File) -> bytes:
     return dumps({"type": "document", "source": _document_source(block), "title": block.name})
 
 
+def is_readable(block: Image | File) -> bool:
+    """Whether Claude reads this kind of image or document."""
+    if isinstance(block, Image):
+        return block.url is not None or block.media_type in _IMAGES
+    return block.media_type == _PDF or (
+        block.media_type.startswith("text/") and block.data is not None
+    )
+
+
 def _image_source(image: Image) -> dict[str, str]:
     if image.url is not None:
         return {"type": "url", "url": image.url}

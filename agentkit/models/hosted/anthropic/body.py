@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -79,7 +79,8 @@ def finish(
         for index, wire in enumerate(layout.blocks[:n_front])
     ]
     messages = _messages(layout, {at: mark for at, mark in marks.items() if at >= n_front})
-    n_stable = len(messages) - (1 if layout.n_volatile else 0)
+    # Of the messages behind the stable ones each begins among the volatile blocks.
+    n_stable = bisect_left(layout.starts, len(layout.blocks) - layout.n_volatile)
     opening = b""
     if n_tools:
         opening += b'"tools":[%b],' % b",".join(front[:n_tools])
@@ -91,7 +92,7 @@ def finish(
     prompt = b",".join(messages[:n_stable])
     volatile = b"".join(b"," + message for message in messages[n_stable:])
     settings = _settings(layout, request, model, options)
-    betas = options.all_betas
+    betas = sorted(layout.cache_request.identity.betas)
     return AnthropicBody(
         data=_finished(settings, prompt, volatile),
         headers={"anthropic-beta": ",".join(betas)} if betas else {},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentkit.caching.policy import AnthropicPolicy, Ttl
+from agentkit.caching.policy import AnthropicPolicy, LaterTools, Ttl
 
 PROVIDER = "anthropic"
 
@@ -18,14 +18,17 @@ class Dialect:
     thinking_is_bound: bool
     """Whether thinking goes back only to the model that wrote it, behind the same prefix."""
     ttls: tuple[Ttl, ...]
+    later_tools: LaterTools | None
+    """How tools are added in mid-conversation; None: not at all, they go to the list in front."""
 
     @classmethod
-    def of(cls, label: str, policy: AnthropicPolicy) -> Dialect:
-        """Return the dialect of a model with these rules."""
+    def of(cls, label: str, policy: AnthropicPolicy, *, later_tools: bool = True) -> Dialect:
+        """Return the dialect of a model with these rules; not `later_tools`: as if it took none."""
         return cls(
             label=label,
             thinking_is_bound=policy.thinking_is_bound,
             ttls=tuple(choice.ttl for choice in policy.ttls),
+            later_tools=policy.later_tools if later_tools else None,
         )
 
     def is_own(self, source: str | None) -> bool:

@@ -25,6 +25,15 @@ def tool_piece(spec: ToolSpec) -> Piece:
     )
 
 
+def later_tool_piece(spec: ToolSpec) -> Piece:
+    """Return the block that defines a tool in mid-conversation, in a system message."""
+    definition = tool_piece(spec).data
+    return piece(
+        BlockKind.TOOL_ADDITION,
+        b'{"type":"tool_addition","tool":{"type":"tool_definition","definition":%b}}' % definition,
+    )
+
+
 def server_tool_piece(tool: Mapping[str, Json]) -> Piece:
     """Return the definition of a tool that the API runs."""
     return piece(_tool_kind(tool), canonical_json(tool))

@@ -11,6 +11,7 @@ from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import text_piece
 from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.pieces import Piece, PieceCache, message_data
+from agentkit.models.hosted.anthropic.tool_list import wired
 from agentkit.models.hosted.wire import WireBlock
 
 
@@ -32,6 +33,8 @@ class History:
         self._dialect = dialect
         self._cache = cache
         self._first = first
+        self._waiting: list[tuple[tuple[Piece, ...], int]] = []
+        """Tools that came and are not shown yet, each with the segment that it is of."""
         self._log = CallLog(dialect)
         self._calls = NO_CALLS
 
@@ -43,6 +46,7 @@ class History:
         copied.texts = list(self.texts)
         copied.starts = list(self.starts)
         copied.ends = list(self.ends)
+        copied._waiting = list(self._waiting)
         copied._log = self._log.copy()
         copied._calls = self._calls
         return copied
@@ -61,6 +65,11 @@ class History:
         return self._first + len(self.blocks)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether tools came that are not shown yet."""
+        return bool(self._waiting)
+
+    @property
     def answers_code(self) -> bool:
         """Whether the last message has results for code in the sandbox."""
         return any(
@@ -72,12 +81,15 @@ class History:
         content = segment.content
         assert isinstance(content, UserMessage | AssistantMessage | ToolMessage | ToolsMessage)
         if isinstance(content, AssistantMessage):
-            self.ends.append(self.end)
+            self._end_request()
             self._calls = self._log.turn(content)
-        calls = NO_CALLS if isinstance(content, UserMessage) else self._calls
+        calls = self._calls if isinstance(content, AssistantMessage | ToolMessage) else NO_CALLS
         pieces = self._cache.get(
             (segment.digest, calls), lambda: message_pieces(content, self._dialect, calls)
         )
+        if isinstance(content, ToolsMessage):
+            self._waiting.append((pieces, index))
+            return
         role = Role.ASSISTANT if isinstance(content, AssistantMessage) else Role.USER
         self._append(role, pieces, index)
 
@@ -88,6 +100,28 @@ class History:
         self._append(Role.USER, tuple(map(text_piece, texts)), None)
         return len(texts)
 
+    def show_waiting(self) -> int:
+        """Show the tools that came, if they may stand here; returns how many blocks they are.
+
+        The API takes them behind a user turn, in a system message that ends the list or precedes a
+        turn of the model. Behind results for code in the sandbox, whose turn is paused, they wait
+        on.
+        """
+        messages = self.messages
+        if not messages or messages[-1].role is not Role.USER or self.answers_code:
+            return 0
+        n_before = len(self.blocks)
+        for pieces, index in self._waiting:
+            self._append(Role.DEVELOPER, pieces, index)
+        self._waiting = []
+        return len(self.blocks) - n_before
+
+    def _end_request(self) -> None:
+        # With volatile text, the request that the model answered ended before the tools.
+        self.ends.append(self.end)
+        if self._waiting and self.show_waiting():
+            self.ends.append(self.end)
+
     def _append(self, role: Role, pieces: tuple[Piece, ...], segment: int | None) -> None:
         if not pieces:
             return
@@ -95,8 +129,3 @@ class History:
         self._added.append(Message(role, tuple(each.block for each in pieces)))
         self.texts.append(message_data(role, (each.data for each in pieces)))
         self.blocks += wired(pieces, segment)
-
-
-def wired(pieces: tuple[Piece, ...], segment: int | None) -> list[WireBlock]:
-    """Return the pieces of a segment of the context; None: they are of no segment."""
-    return [WireBlock(block=each.block, data=each.data, segment=segment) for each in pieces]

@@ -9,6 +9,7 @@ from agentkit.blocks import Json
 from agentkit.caching.policy import Speed, Terms
 from agentkit.caching.request import Identity
 from agentkit.models.base import ModelRequest, ToolChoice, ToolName
+from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import has_web_tools
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.pieces import dumps
@@ -19,6 +20,7 @@ def identity_of(
     model: str,
     options: AnthropicOptions,
     output_schema: Mapping[str, object] | None,
+    betas: tuple[str, ...],
 ) -> Identity:
     """Return the settings that a change of which loses entries."""
     choice = tool_choice_param(request, options) or {"type": "auto"}
@@ -34,8 +36,21 @@ def identity_of(
             None if options.context_management is None else _named(options.context_management)
         ),
         web_tools=has_web_tools(options.server_tools),
-        betas=frozenset(options.all_betas),
+        betas=frozenset(betas),
     )
+
+
+def betas_of(request: ModelRequest, options: AnthropicOptions, dialect: Dialect) -> tuple[str, ...]:
+    """Return the beta headers, sorted.
+
+    What tools in mid-conversation need is sent from the first request of a conversation that may
+    get some: a set of headers that changes loses the cached messages.
+    """
+    rules = dialect.later_tools
+    may_have = request.tools_may_come or bool(request.context.later_tools)
+    if rules is None or rules.beta is None or not may_have:
+        return options.all_betas
+    return tuple(sorted({*options.all_betas, rules.beta}))
 
 
 def terms_of(options: AnthropicOptions) -> Terms:
@@ -52,7 +67,7 @@ def tool_choice_param(request: ModelRequest, options: AnthropicOptions) -> dict[
     Only what the agent itself chooses is there: the API has no mask, and a choice loses the cached
     messages. So masked tools stay as they are, and the loop refuses calls of them.
     """
-    if not len(request.toolset) and not options.server_tools:
+    if not request.shown_tools and not options.server_tools:
         return None
     param = _choice(request.tool_choice)
     if param["type"] == "none":

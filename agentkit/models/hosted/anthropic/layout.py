@@ -5,6 +5,7 @@
               role, examples, documents             ends what an agent's runs share
     messages  the history, one message on the wire for each of ours
               a user message with text for this request only
+              tools that came since the model's last turn
 
 Each message of the context opens a message of its own, so that nothing is ever added to one that
 was sent; the API joins neighbours of one role by itself. Text for one request is a user message and
@@ -25,18 +26,16 @@ from agentkit.context import Context, Document, Segment, SystemPart, SystemText,
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic.dialect import Dialect
-from agentkit.models.hosted.anthropic.front import (
-    server_tool_piece,
-    system_pieces,
-    tool_piece,
-)
-from agentkit.models.hosted.anthropic.history import History, wired
-from agentkit.models.hosted.anthropic.identity import identity_of, terms_of
+from agentkit.models.hosted.anthropic.front import system_pieces
+from agentkit.models.hosted.anthropic.history import History
+from agentkit.models.hosted.anthropic.identity import betas_of, identity_of, terms_of
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.output import native_schema, schema_note
 from agentkit.models.hosted.anthropic.pieces import PieceCache
+from agentkit.models.hosted.anthropic.tool_list import tool_blocks, wired
 from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID, fields_of
 from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.wire import Layout, WireBlock
 
 
@@ -74,27 +73,36 @@ def lay_out(
     """
     native = _native(request, options)
     laid, behind = begun.longest(request.context)
-    if laid is None or laid.toolset != request.toolset.digest:
+    listed = later_by_segment(request.context) if dialect.later_tools is None else {}
+    key = (request.toolset.digest, *(text for texts in listed.values() for text in texts))
+    if laid is None or laid.tools_key != key:
         behind = request.context.segments
-        laid = _front(request, behind, dialect, options, cache)
+        laid = _front(request, key, listed, dialect, options, cache)
     history = laid.history.copy()
     for index, segment in enumerate(behind, len(request.context) - len(behind)):
-        if segment.tier is Tier.HISTORY:
+        if segment.tier is Tier.HISTORY and index not in listed:
             history.add(index, segment)
     if not history.messages:
         raise RequestRefused(f"{dialect.label} needs a message to answer; append a UserMessage")
     begun.keep(request.context, replace(laid, history=history))
-    n_stable = history.end
     answers_code = history.answers_code
-    ends = (*history.ends[-_ENDS:], n_stable)
     texts = _volatile(request, has_native=native is not None)
-    if texts:
+    if texts or history.has_waiting:
         history = history.copy()
-    n_volatile = history.add_volatile(texts)
+    # Tools end the list, as the API wants it: behind text for this request only they are not
+    # stable, and read from the cache from the next request on.
+    if history.has_waiting and not texts:
+        history.show_waiting()
+    ends = (*history.ends[-_ENDS:], history.end)
+    n_volatile = 0
+    if texts:
+        n_volatile = history.add_volatile(texts) + history.show_waiting()
     return AnthropicLayout(
         blocks=(*laid.front, *history.blocks),
         cache_request=CacheRequest(
-            identity=identity_of(request, model, options, native),
+            identity=identity_of(
+                request, model, options, native, betas_of(request, options, dialect)
+            ),
             tools=laid.tools,
             system=laid.system,
             messages=history.messages,
@@ -103,8 +111,9 @@ def lay_out(
         ),
         shared=_shared(
             request,
-            organization=len(laid.tools) + laid.n_rules,
-            agent=len(laid.front),
+            # What begins with tools that only this conversation has is nobody else's.
+            organization=0 if listed else len(laid.tools) + laid.n_rules,
+            agent=0 if listed else len(laid.front),
             run=ends,
         ),
         n_volatile=n_volatile,
@@ -122,8 +131,8 @@ def lay_out(
 class Laid:
     """How far a context is laid out, for those that extend it."""
 
-    toolset: str
-    """Digest of the tools in the front."""
+    tools_key: tuple[str, ...]
+    """Names the tools in the front."""
     front: tuple[WireBlock, ...]
     tools: tuple[Block, ...]
     system: tuple[Block, ...]
@@ -138,33 +147,23 @@ _ENDS = 20
 
 def _front(
     request: ModelRequest,
-    segments: tuple[Segment, ...],
+    tools_key: tuple[str, ...],
+    listed: Mapping[int, tuple[str, ...]],
     dialect: Dialect,
     options: AnthropicOptions,
     cache: PieceCache,
 ) -> Laid:
-    tools = _tools(request, segments, options, cache)
+    segments = request.context.segments
+    tools = tool_blocks(request, listed, options, cache)
     system, n_rules = _system(segments, cache)
     return Laid(
-        toolset=request.toolset.digest,
+        tools_key=tools_key,
         front=(*tools, *system),
         tools=tuple(wire.block for wire in tools),
         system=tuple(wire.block for wire in system),
         n_rules=n_rules,
         history=History(dialect, cache, first=len(tools) + len(system)),
     )
-
-
-def _tools(
-    request: ModelRequest,
-    segments: tuple[Segment, ...],
-    options: AnthropicOptions,
-    cache: PieceCache,
-) -> list[WireBlock]:
-    at = next((i for i, segment in enumerate(segments) if segment.tier is Tier.TOOLS), None)
-    own = cache.get(request.toolset.digest, lambda: tuple(map(tool_piece, request.toolset.specs)))
-    server = tuple(map(server_tool_piece, options.server_tools))
-    return [*wired(own, at), *wired(server, None)]
 
 
 def _system(segments: tuple[Segment, ...], cache: PieceCache) -> tuple[list[WireBlock], int]:

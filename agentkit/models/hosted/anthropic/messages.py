@@ -27,9 +27,10 @@ from agentkit.errors import RequestRefused
 from agentkit.models.hosted.anthropic.attachments import attachment_data, attachment_piece
 from agentkit.models.hosted.anthropic.calls import Calls, wire_input, wire_name
 from agentkit.models.hosted.anthropic.dialect import Dialect
-from agentkit.models.hosted.anthropic.front import text_data
+from agentkit.models.hosted.anthropic.front import later_tool_piece, text_data
 from agentkit.models.hosted.anthropic.pieces import Piece, dumps, mark_of, piece, spliced
 from agentkit.models.hosted.anthropic.vendor import added_fields, fields_of, is_thinking, kind_of
+from agentkit.toolset.later import later_specs
 
 
 def message_pieces(message: Message, dialect: Dialect, calls: Calls) -> tuple[Piece, ...]:
@@ -48,7 +49,7 @@ def message_pieces(message: Message, dialect: Dialect, calls: Calls) -> tuple[Pi
         case ToolMessage():
             return tuple(_result_piece(result, dialect, calls) for result in message.results)
         case ToolsMessage():
-            return ()
+            return tuple(map(later_tool_piece, later_specs(message.added)))
         case _:
             assert_never(message)
 

@@ -68,6 +68,9 @@ class AnthropicOptions:
     betas: tuple[str, ...] = ()
     extra_body: Mapping[str, Json] = field(default_factory=dict)
     """More top-level fields, as the API takes them."""
+    later_tools: bool = True
+    """Whether tools that come in mid-conversation are sent there, where the model takes them.
+    False, for a gateway that does not: they go into the list in front, and the cache is lost."""
     timeout_s: float | None = None
     """For connecting and between two pieces of the answer. None: the client's own."""
 

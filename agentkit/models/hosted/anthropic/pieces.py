@@ -57,7 +57,7 @@ def spliced(data: bytes, fields: bytes) -> bytes:
 
 def message_data(role: Role, blocks: Iterable[bytes]) -> bytes:
     """Return a message with these content blocks."""
-    return b'{"role":"%b","content":[%b]}' % (role.value.encode(), b",".join(blocks))
+    return b'{"role":"%b","content":[%b]}' % (_ROLES[role], b",".join(blocks))
 
 
 def mark_of(breakpoint: Breakpoint | None, ttls: tuple[Ttl, ...]) -> Mark | None:
@@ -104,6 +104,8 @@ class PieceCache:
 def _n_bytes(pieces: tuple[Piece, ...]) -> int:
     return sum(len(each.data) for each in pieces)
 
+
+_ROLES = {Role.USER: b"user", Role.ASSISTANT: b"assistant", Role.DEVELOPER: b"system"}
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 """`json.dumps` would make one for each value."""

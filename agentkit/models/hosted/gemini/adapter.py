@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import Message, ToolMessage, ToolsMessage
+from agentkit.blocks import File, Image, Message, ToolMessage, ToolsMessage
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import Provider, Rates, gemini_policy
 from agentkit.caching.times import RealTime, Time
@@ -31,6 +31,9 @@ from agentkit.warn import warn_user
 
 if TYPE_CHECKING:
     from google.genai import Client
+
+_IMAGES = ("image/png", "image/jpeg", "image/webp")
+_DOCUMENTS = ("application/pdf", "text/plain")
 
 
 class GeminiAdapter:
@@ -77,6 +80,11 @@ class GeminiAdapter:
     def label(self) -> str:
         """Model string."""
         return f"{VENDOR}:{self._model}"
+
+    def shows(self, block: Image | File) -> bool:
+        """Whether Gemini reads this kind of image or document. It reads no GIF."""
+        readable = _IMAGES if isinstance(block, Image) else _DOCUMENTS
+        return block.media_type in readable
 
     @property
     def provider(self) -> Provider:

@@ -8,7 +8,7 @@ cached-content object where that pays.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
@@ -28,8 +28,11 @@ from agentkit.models.hosted.gemini.encode import (
 from agentkit.models.hosted.gemini.encoded import Encoded
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.vendor import VENDOR
+from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.wire import Layout, WireBlock
+from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
+from agentkit.toolset.later import later_specs
 
 
 def lay_out(
@@ -40,7 +43,8 @@ def lay_out(
     Raises:
         RequestRefused: it has no contents, which the API demands.
     """
-    tools = _tools(request, encoded)
+    later = later_by_segment(request.context)
+    tools = (*_tools(request, encoded), *_later_tools(later, encoded))
     rules, system = _system(request, encoded)
     found = list(_history(request, model, encoded))
     stable = [content for content, _ in found]
@@ -63,8 +67,9 @@ def lay_out(
         ),
         shared=_shared(
             request.reuse,
-            organization=len(tools) + rules,
-            agent=n_front,
+            # What begins with tools that only this conversation has is nobody else's.
+            organization=0 if later else len(tools) + rules,
+            agent=0 if later else n_front,
             run=[*_turn_starts(found, n_front), len(blocks) - n_volatile],
         ),
         n_volatile=n_volatile,
@@ -77,8 +82,20 @@ def _tools(request: ModelRequest, encoded: Encoded) -> tuple[WireBlock, ...]:
     return _once(
         encoded,
         ("tools", request.toolset.digest, at),
-        lambda: tuple(tool_block(spec, at) for spec in request.toolset.specs),
+        partial(_tool_blocks, request.toolset.specs, at),
     )
+
+
+def _later_tools(later: Mapping[int, tuple[str, ...]], encoded: Encoded) -> Iterator[WireBlock]:
+    """Yield the tools that came behind the front: the last of the list."""
+    for index, texts in later.items():
+        specs = later_specs(texts)
+        make = partial(_tool_blocks, specs, index)
+        yield from _once(encoded, ("tools", texts, index), make)
+
+
+def _tool_blocks(specs: Sequence[ToolSpec], segment: int | None) -> tuple[WireBlock, ...]:
+    return tuple(tool_block(spec, segment) for spec in specs)
 
 
 def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlock, ...]]:

@@ -22,7 +22,7 @@ def tool_config(request: ModelRequest, plan: CachePlan, model: str) -> bytes | N
     Raises:
         RequestRefused: a tool must be called, and none may be.
     """
-    names, mask = request.toolset.names, plan.mask
+    names, mask = request.shown_names, plan.mask
     listed: frozenset[str] | None = None
     match request.tool_choice:
         case "auto":

@@ -8,12 +8,14 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from agentkit.blocks import File, Image
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import Provider
 from agentkit.context import SystemPart
 from agentkit.errors import RequestRefused
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.openai_chat.attachments import can_show
 from agentkit.models.hosted.openai_chat.body import (
     ChatBody,
     cache_fields,
@@ -92,6 +94,10 @@ class ChatAdapter:
     def model(self) -> str:
         """The server's name of the model."""
         return self._model
+
+    def shows(self, block: Image | File) -> bool:
+        """Whether the server can be shown an image or a document."""
+        return can_show(block, self._profile)
 
     @property
     def refused_fields(self) -> frozenset[str]:

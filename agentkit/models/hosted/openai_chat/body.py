@@ -132,8 +132,8 @@ def steering_fields(
         "reasoning_effort": options.reasoning_effort,
         "verbosity": options.verbosity,
         "service_tier": options.service_tier,
-        "parallel_tool_calls": options.parallel_tool_calls if request.toolset.names else None,
-        "tool_choice": _tool_choice(request, plan.mask, profile) if request.toolset.names else None,
+        "parallel_tool_calls": options.parallel_tool_calls if request.shown_tools else None,
+        "tool_choice": _tool_choice(request, plan.mask, profile) if request.shown_tools else None,
         **_sampling(request.settings, profile),
     }
     given = {name: value for name, value in fields.items() if value is not None}
@@ -167,10 +167,10 @@ def _tool_choice(
     choice = request.tool_choice
     if isinstance(choice, ToolName):
         return _function(choice.name)
-    allowed = [name for name in request.toolset.names if mask is None or name in mask]
+    allowed = [name for name in request.shown_names if mask is None or name in mask]
     if choice == "none" or not allowed:
         return "none"
-    if mask is not None and len(allowed) < len(request.toolset.names):
+    if mask is not None and len(allowed) < len(request.shown_names):
         if profile.allowed_tools:
             tools = [_function(name) for name in allowed]
             return {"type": _MASK, _MASK: {"mode": choice, "tools": tools}}

@@ -43,7 +43,8 @@ from agentkit.models.hosted.openai_chat.pieces import (
 from agentkit.models.hosted.openai_chat.profiles import Profile, Replay
 from agentkit.models.hosted.openai_chat.store import PieceStore
 from agentkit.models.hosted.openai_chat.system import one_system_message, system_message
-from agentkit.toolset import Toolset
+from agentkit.toolset import Toolset, ToolSpec
+from agentkit.toolset.later import later_specs
 
 
 class Encoder:
@@ -58,7 +59,15 @@ class Encoder:
     def tools(self, toolset: Toolset, segment: int | None) -> tuple[Piece, ...]:
         """Return one piece for each tool, in the toolset's order."""
         key = ("tools", toolset.digest, segment)
-        return self._store.get(key, lambda: _tools(toolset, segment)).pieces
+        return self._store.get(key, lambda: _tool_pieces(toolset.specs, segment)).pieces
+
+    def later_tools(self, later: Mapping[int, tuple[str, ...]]) -> tuple[Piece, ...]:
+        """Return one piece for each tool that came later, by segment: they are the last."""
+        found: list[Piece] = []
+        for index, texts in later.items():
+            make = partial(_tool_pieces, later_specs(texts), index)
+            found += self._store.get(("tools", texts, index), make).pieces
+        return tuple(found)
 
     def front(
         self, segments: Sequence[tuple[int, Segment]], *, one_message: bool
@@ -98,7 +107,7 @@ class Encoder:
             case ToolMessage():
                 self._results(writer, message, ids)
             case ToolsMessage():
-                pass  # they are the last of the request's tools
+                pass  # see `later_tools`
             case _:
                 assert_never(message)
         return writer.encoded()
@@ -170,9 +179,9 @@ class Encoder:
                 self._user(writer, (title, *shown))
 
 
-def _tools(toolset: Toolset, segment: int | None) -> Encoded:
+def _tool_pieces(specs: Sequence[ToolSpec], segment: int | None) -> Encoded:
     pieces = []
-    for spec in toolset.specs:
+    for spec in specs:
         data = b'{"type":"function","function":' + spec.bytes + b"}"
         block = Block(kind=BlockKind.TOOL, digest=b"", n_tokens=data_tokens(data))
         pieces.append(piece(data, block, segment=segment))

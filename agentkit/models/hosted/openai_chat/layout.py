@@ -20,6 +20,7 @@ from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
 from agentkit.models.base import ModelRequest, Reuse, ToolName
+from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.ids import CallLog, Renamed
 from agentkit.models.hosted.openai_chat.options import ChatOptions
@@ -55,7 +56,9 @@ def lay_out(
         for index, segment in enumerate(request.context.segments)
         if segment.tier in (Tier.SYSTEM, Tier.KNOWLEDGE)
     ]
-    tools = encoder.tools(request.toolset, _index_of_tools(request.context.segments))
+    later = later_by_segment(request.context)
+    tools = encoder.tools(request.toolset, _index_of_tools(request.context.front.segments))
+    tools += encoder.later_tools(later)
     system = encoder.front(front, one_message=one_system_message)
     sheet = _Sheet(pieces=[*tools, *system])
     _add_history(sheet, request, encoder, profile)
@@ -65,6 +68,9 @@ def lay_out(
         sheet.add(encoder.volatile(text))
     has_rules = bool(front) and front[0][1].part is SystemPart.RULES
     team = len(tools) + (1 if has_rules else 0)
+    agent = len(tools) + len(system)
+    if later:
+        team = agent = 0  # what begins with this conversation's own tools is nobody else's
     runs = [*sheet.ends, n_stable]
     return ChatLayout(
         blocks=tuple(sheet.pieces),
@@ -77,7 +83,7 @@ def lay_out(
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),
         ),
-        shared=_shared(request.reuse, team=team, agent=len(tools) + len(system), runs=runs),
+        shared=_shared(request.reuse, team=team, agent=agent, runs=runs),
         n_volatile=len(sheet.pieces) - n_stable,
         n_tools=len(tools),
     )

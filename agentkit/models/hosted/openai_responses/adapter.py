@@ -68,6 +68,7 @@ class ResponsesAdapter:
             label=self.label,
             image_detail=self._options.image_detail,
             strict_tools=self._options.strict_tools,
+            adds_tools=_adds_tools(model, self._options),
         )
         self._store = PieceStore()
         self._begun = Begun[Sheet]()
@@ -91,6 +92,11 @@ class ResponsesAdapter:
     def model(self) -> str:
         """The provider's name of the model."""
         return self._model
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether tools that come in mid-conversation are shown there; see `TakesTools`."""
+        return self._encoder.adds_tools
 
     @property
     def refused_fields(self) -> frozenset[str]:
@@ -217,3 +223,13 @@ class ResponsesAdapter:
 
     def __repr__(self) -> str:
         return f"ResponsesAdapter({self._model!r})"
+
+
+def _adds_tools(model: str, options: ResponsesOptions) -> bool:
+    if options.later_tools is not None:
+        return options.later_tools
+    try:
+        policy = openai_policy(model, datetime.now(UTC).date())
+    except UnknownModel:
+        return False
+    return policy.later_tools is not None and options.base_url is None

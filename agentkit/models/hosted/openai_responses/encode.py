@@ -42,6 +42,7 @@ from agentkit.models.hosted.openai_responses.pieces import (
 )
 from agentkit.models.hosted.openai_responses.strict import strict_form
 from agentkit.toolset import ToolSpec
+from agentkit.toolset.later import later_specs
 from agentkit.warn import warn_user
 
 
@@ -52,6 +53,8 @@ class Encoder:
     label: str
     image_detail: str = "auto"
     strict_tools: bool = False
+    adds_tools: bool = False
+    """Whether the model takes tools in mid-conversation."""
 
     def tool(self, spec: ToolSpec) -> Piece:
         """Return a tool's definition: its pinned bytes, and what the API wants beside them."""
@@ -85,13 +88,18 @@ class Encoder:
             case ToolMessage():
                 return tuple(self._result(result, dict(renamed)) for result in content.results)
             case ToolsMessage():
-                return ()
+                return self._added(content) if self.adds_tools else ()
             case _:
                 assert_never(content)
 
     def volatile(self, text: str) -> Entry:
         """Return the message that only this request has."""
         return self._parts(Role.USER, _message_head("user"), (Text(text),))
+
+    def _added(self, message: ToolsMessage) -> tuple[Entry, ...]:
+        tools = b",".join(self.tool(spec).data for spec in later_specs(message.added))
+        item = b'{"type":"additional_tools","role":"developer","tools":[' + tools + b"]}"
+        return (Entry(Role.DEVELOPER, (_whole(item, BlockKind.ADDITIONAL_TOOLS),)),)
 
     def _developer(self, text: str) -> tuple[Entry, ...]:
         if not text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,10 +22,12 @@ from agentkit.caching.request import (
 from agentkit.context import Segment, SystemPart, SystemText, Tier
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog, Renamed
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.pieces import Entry, Piece, PieceStore
 from agentkit.models.hosted.wire import Layout, WireBlock
+from agentkit.toolset.later import later_specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +60,11 @@ def lay_out(
     What `begun` knows of an earlier request of the run is not laid out again.
     """
     known, behind = begun.longest(request.context)
-    if known is None or known.toolset != request.toolset.digest:
+    listed = {} if encoder.adds_tools else later_by_segment(request.context)
+    key = (request.toolset.digest, *(text for texts in listed.values() for text in texts))
+    if known is None or known.tools_key != key:
         behind = request.context.segments
-        sheet = _front(request, encoder, store)
+        sheet = _front(request, key, listed, encoder, store)
     else:
         sheet = known.copy()
     for index, segment in enumerate(behind, len(request.context) - len(behind)):
@@ -89,16 +94,25 @@ def lay_out(
     )
 
 
-def _front(request: ModelRequest, encoder: Encoder, store: PieceStore) -> Sheet:
-    """Return a sheet with the tools."""
-    sheet = Sheet(toolset=request.toolset.digest)
+def _front(
+    request: ModelRequest,
+    key: tuple[str, ...],
+    listed: Mapping[int, tuple[str, ...]],
+    encoder: Encoder,
+    store: PieceStore,
+) -> Sheet:
+    """Return a sheet with the tools; `listed` are those that came later, which are the last."""
+    sheet = Sheet(tools_key=key, is_own=bool(listed))
     (tools,) = store.get(
         f"tools {request.toolset.digest}",
         lambda: (Entry(Role.DEVELOPER, tuple(map(encoder.tool, request.toolset.specs))),),
     )
-    segments = enumerate(request.context.segments)
+    segments = enumerate(request.context.front.segments)
     place = next((index for index, each in segments if each.tier is Tier.TOOLS), None)
     sheet.add_tools(tools, place)
+    for index, texts in listed.items():
+        later = tuple(map(encoder.tool, later_specs(texts)))
+        sheet.add_tools(Entry(Role.DEVELOPER, later), index)
     return sheet
 
 
@@ -110,8 +124,10 @@ _ENDS = 20
 class Sheet:
     """A layout while it is written; what was kept goes on as a copy."""
 
-    toolset: str
-    """Digest of the tools."""
+    tools_key: tuple[str, ...]
+    """Names the tools in front."""
+    is_own: bool = False
+    """Whether some of them are this conversation's alone."""
     blocks: list[WireBlock] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     texts: list[bytes] = field(default_factory=list)
@@ -180,8 +196,9 @@ class Sheet:
         found: dict[int, SharedPrefix] = {}
         reads = {by: expected_reads(by, reuse) for by in SharedBy}
         for end, by in (
-            (self.organization_end, SharedBy.ORGANIZATION),
-            (front, SharedBy.AGENT),
+            # What begins with tools that only this conversation has is nobody else's.
+            (0 if self.is_own else self.organization_end, SharedBy.ORGANIZATION),
+            (0 if self.is_own else front, SharedBy.AGENT),
             *((end, SharedBy.RUN) for end in (*self.ends[-_ENDS:], len(self.blocks))),
         ):
             if end and end not in found:

@@ -36,6 +36,9 @@ class ResponsesOptions:
     """Whether reasoning comes along to be replayed. None: where the model reasons."""
     diagnose: bool = False
     """Ask why less was read than the run's previous request would allow."""
+    later_tools: bool | None = None
+    """Whether tools that come in mid-conversation are sent there. None: to models that take them,
+    and to no gateway (`base_url`). Else they go into the list in front, and the cache is lost."""
     base_url: str | None = None
     """A gateway that speaks this API; None is OpenAI itself, or `OPENAI_BASE_URL`."""
 

@@ -48,7 +48,7 @@ def steering(
         "text": _given(text) or None,
         "parallel_tool_calls": None if options.parallel_tool_calls else False,
         "service_tier": options.service_tier,
-        "tool_choice": tool_choice(request, mask) if request.toolset.names else None,
+        "tool_choice": tool_choice(request, mask) if request.shown_tools else None,
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -61,7 +61,7 @@ def tool_choice(request: ModelRequest, mask: frozenset[str] | None) -> str | dic
     choice = request.tool_choice
     if isinstance(choice, ToolName):
         return {"type": "function", "name": choice.name}
-    allowed = [name for name in request.toolset.names if mask is None or name in mask]
+    allowed = [name for name in request.shown_names if mask is None or name in mask]
     if choice == "none" or not allowed:
         return "none"
     if mask is None:

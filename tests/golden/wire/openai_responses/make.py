@@ -1,4 +1,4 @@
-"""Four requests of one run, as the Responses API gets them. Writes the golden files when run:
+"""Six requests of one run, as the Responses API gets them. Writes the golden files when run:
 
 python -m tests.golden.wire.openai_responses.make
 
@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage, ToolResult
+from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage, ToolResult, ToolsMessage
 from agentkit.caching.plan.plan import CachePlan, PlacedMark
 from agentkit.caching.policy import Ttl
 from agentkit.caching.request import OpenAiOptions
 from agentkit.context import Context
 from agentkit.models.base import ModelRequest
+from agentkit.toolset import tool
 from tests.agentkit.models.hosted.openai_responses.talk import (
     ANSWER,
     CALLS,
@@ -30,12 +31,31 @@ from tests.agentkit.models.hosted.openai_responses.talk import (
 )
 
 FOLDER = Path(__file__).parent
+
+
+@tool
+def forecast(city: str, days: int = 1) -> str:
+    """Say what the weather will be."""
+    return city * days
+
+
+@tool
+def alarm(text: str) -> str:
+    """Warn of storms."""
+    return text
+
+
 FIRST = Context(*FRONT, QUESTION)
 SECOND = FIRST.append(CALLS, RESULTS)
 THIRD = SECOND.append(ANSWER, FOLLOW_UP)
 FOURTH = THIRD.append(
     AssistantMessage((REASONING, ToolCall(id="call_3", name="weather", arguments="{}"))),
     ToolMessage((ToolResult(call_id="call_3", name="weather", content="8 °C"),)),
+)
+FIFTH = FOURTH.append(ToolsMessage(tuple(each.spec.bytes.decode() for each in (forecast, alarm))))
+SIXTH = FIFTH.append(
+    AssistantMessage((REASONING, ToolCall(id="call_4", name="forecast", arguments="{}"))),
+    ToolMessage((ToolResult(call_id="call_4", name="forecast", content="9 °C"),)),
 )
 
 REQUESTS: dict[str, tuple[ModelRequest, CachePlan]] = {
@@ -73,6 +93,25 @@ REQUESTS: dict[str, tuple[ModelRequest, CachePlan]] = {
             marks=(PlacedMark(index=16), PlacedMark(index=19)),
             cache_key="desk",
             openai=OpenAiOptions(mode="explicit"),
+            predicted=PREDICTION,
+        ),
+    ),
+    "5_tools_that_came_and_volatile_text": (
+        request(FIFTH.with_volatile("It is 9:43.")),
+        CachePlan(
+            marks=(PlacedMark(index=16), PlacedMark(index=19)),
+            cache_key="desk",
+            openai=OpenAiOptions(mode="explicit"),
+            predicted=PREDICTION,
+        ),
+    ),
+    "6_one_of_them_was_called": (
+        request(SIXTH),
+        CachePlan(
+            marks=(PlacedMark(index=19), PlacedMark(index=23)),
+            cache_key="desk",
+            openai=OpenAiOptions(mode="explicit"),
+            mask=frozenset(["weather", "forecast"]),
             predicted=PREDICTION,
         ),
     ),
