@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agentkit.blocks import File, Image, Message, ToolMessage, UserMessage
 from agentkit.models.showing import shows
 from agentkit.toolset import ToolOutput
-from agentkit.toolset.attachments import problem_with
+from agentkit.toolset.attachments import BadAttachment, checked
 
 if TYPE_CHECKING:
     from agentkit.open_turn import OpenTurn
@@ -36,21 +36,19 @@ def with_fitting(run: RunState, turn: OpenTurn, output: ToolOutput) -> ToolOutpu
         return output
     room, kept, notes = _Room(run, turn), list[Image | File](), list[str]()
     for each in output.attachments:
-        problem = _problem(run, each) or room.problem_with(each)
-        if problem is None:
-            room.take(each)
-            kept.append(each)
-        else:
+        try:
+            kept.append(room.taken(_checked(run, each)))
+        except BadAttachment as problem:
             what = each.name if isinstance(each, File) else "image"
             notes.append(f"[{what}: {each.media_type}, not shown: {problem}]")
     content = "\n".join([output.content, *notes])
     return replace(output, attachments=tuple(kept), content=content)
 
 
-def _problem(run: RunState, block: Image | File) -> str | None:
+def _checked(run: RunState, block: Image | File) -> Image | File:
     if not shows(run.member.model, block):
-        return "the model cannot be shown it"
-    return problem_with(block)
+        raise BadAttachment("the model cannot be shown it")
+    return checked(block)
 
 
 class _Room:
@@ -63,20 +61,21 @@ class _Room:
         self._n_chars = sum(len(block.data or "") for block in blocks)
         self._has_large = any(map(_is_large, blocks))
 
-    def problem_with(self, block: Image | File) -> str | None:
-        """Return why there is no room for one; None: there is."""
+    def taken(self, block: Image | File) -> Image | File:
+        """Return one that is part of the conversation now.
+
+        Raises:
+            BadAttachment: there is no room for it.
+        """
         most = MOST_WITH_LARGE if self._has_large or _is_large(block) else MOST
         if self._n >= most:
-            return f"the conversation has {self._n} attachments already"
+            raise BadAttachment(f"the conversation has {self._n} attachments already")
         if self._n_chars + len(block.data or "") > MOST_CHARS:
-            return "the attachments of the conversation are too large already"
-        return None
-
-    def take(self, block: Image | File) -> None:
-        """It is part of the conversation now."""
+            raise BadAttachment("the attachments of the conversation are too large already")
         self._n += 1
         self._n_chars += len(block.data or "")
         self._has_large = self._has_large or _is_large(block)
+        return block
 
 
 def _attached(messages: Iterable[Message]) -> Iterator[Image | File]:

@@ -13,6 +13,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from agentkit.blocks import File, Image
 
@@ -65,25 +66,30 @@ def pdf_of(data: object, name: str, most_bytes: int = MOST_BYTES) -> File:
     return File.of_bytes(raw, _PDF, name=name)
 
 
-def problem_with(block: Image | File) -> str | None:
-    """Return why a block that a function made is not shown; None: it is.
+def checked(block: Image | File) -> Image | File:
+    """Return a block that a function made, with what its bytes say of it.
 
     What is given by URL is the program's own choice, and not looked at.
+
+    Raises:
+        BadAttachment: it is not what it says, or nothing that providers read.
     """
     if block.data is None:
-        return None
-    try:
-        if isinstance(block, Image):
-            found = image_of(block.data).media_type
-            if found != block.media_type:
-                return f"it is {found}, and was given as {block.media_type}"
-        elif block.media_type == _PDF:
-            pdf_of(block.data, block.name)
-        else:
-            _decoded(block.data, MOST_BYTES)
-    except BadAttachment as error:
-        return str(error)
-    return None
+        return block
+    if isinstance(block, Image):
+        found = image_of(block.data)
+        if found.media_type != block.media_type:
+            raise BadAttachment(f"it is {found.media_type}")
+        return replace(found, breakpoint=block.breakpoint)
+    if block.media_type == _PDF:
+        return replace(pdf_of(block.data, block.name), breakpoint=block.breakpoint)
+    raw = _decoded(block.data, MOST_BYTES)
+    if block.media_type.startswith("text/"):
+        try:
+            raw.decode()
+        except UnicodeDecodeError:
+            raise BadAttachment("it is no UTF-8") from None
+    return block
 
 
 def _decoded(data: object, most_bytes: int) -> bytes:
@@ -92,7 +98,8 @@ def _decoded(data: object, most_bytes: int) -> bytes:
     if len(data) > most_bytes * 4 // 3 + 4:
         raise BadAttachment(f"it has {len(data) * 3 // 4:,} bytes, of {most_bytes:,} at most")
     try:
-        raw = base64.b64decode(data, validate=True)
+        # Some encoders wrap lines; what is attached is encoded anew.
+        raw = base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):
         raise BadAttachment("its bytes are no base64") from None
     if not raw:

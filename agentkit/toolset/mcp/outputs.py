@@ -88,6 +88,29 @@ class OutputSchema:
         return counted
 
 
+class PromisedOutputs:
+    """What the tools of one server promise, by the server's own names."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, OutputSchema] = {}
+
+    def learn(self, tools: object) -> None:
+        """Take the schemas from a page of a raw list. What is no list of tools says nothing."""
+        for tool in tools if isinstance(tools, list) else ():
+            match tool:
+                case {"name": str(name), "outputSchema": Mapping() as schema}:
+                    self._by_name[name] = OutputSchema(schema)
+                case {"name": str(name)}:
+                    self._by_name.pop(name, None)
+                case _:
+                    pass
+
+    def problem_with(self, name: str, result: Mapping[str, object]) -> str | None:
+        """Return how a raw result of a tool breaks its promise; None: nothing is wrong."""
+        promised = self._by_name.get(name)
+        return None if promised is None else promised.problem_with(result)
+
+
 class _TooLongError(Exception):
     """The check has taken all its steps."""
 

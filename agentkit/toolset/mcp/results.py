@@ -168,7 +168,7 @@ class _Shown:
             reason = "" if not _may_be_shown(kind) else f": {error}"
             self.note(f"[{what}: {kind}, {size}, not shown{reason}]")
             return
-        self.bytes_left -= len(made.data or "") * 3 // 4
+        self.bytes_left -= _n_bytes(made.data or "")
         self.attachments.append(made)
         self.note(f"[{what}: {made.media_type}, {size}, attached]")
 
@@ -258,4 +258,8 @@ def _label(value: object) -> str:
 
 def _size(data: object) -> str:
     """The size of base64 data."""
-    return f"{len(data) * 3 // 4} bytes" if isinstance(data, str) else "no data"
+    return f"{_n_bytes(data)} bytes" if isinstance(data, str) else "no data"
+
+
+def _n_bytes(data: str) -> int:
+    return len(data.rstrip("=")) * 3 // 4

@@ -1,0 +1,152 @@
+"""Attachments of tools in a conversation: what fits, what is left out, and that it stays valid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentkit import Agent, PausedRun, ToolOutput, attaching, tool
+from agentkit.blocks import File, Image, ToolMessage, ToolResult, UserMessage
+from agentkit.models.fallback import FallbackModel
+from agentkit.models.showing import shows
+from agentkit.result import RunRecord
+from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from tests.agentkit.pictures import pdf, png
+
+IMAGE = Image.of_bytes(png(10, 10), "image/png")
+SIZED = Image(media_type="image/png", data=IMAGE.data, width=10, height=10)
+
+
+@tool
+def draw(side: int = 10) -> Image:
+    """Draw."""
+    return Image.of_bytes(png(side, side), "image/png")
+
+
+class Blind(ScriptedModel):
+    """A model that reads text only."""
+
+    def shows(self, block: Image | File) -> bool:
+        return False
+
+
+def results(record: RunRecord) -> list[ToolResult]:
+    return [
+        result
+        for message in record.messages
+        if isinstance(message, ToolMessage)
+        for result in message.results
+    ]
+
+
+async def test_an_image_becomes_part_of_the_conversation_and_of_its_saved_form() -> None:
+    model = ScriptedModel([Call("draw"), "Seen."])
+    result = await Agent(model=model, tools=[draw]).run("Go.")
+    (told,) = results(result)
+    assert told.content == "[image: image/png, attached]"
+    assert told.attachments == (
+        Image(media_type="image/png", data=IMAGE.data, width=10, height=10),
+    )
+    assert_prefix_stable(model.calls)
+    again = type(result).from_json(result.to_json(), str)
+    assert again.context.digest == result.context.digest
+
+
+async def test_a_model_that_reads_text_only_gets_a_note() -> None:
+    model = Blind([Call("draw"), "Pity."])
+    (told,) = results(await Agent(model=model, tools=[draw]).run("Go."))
+    assert told.attachments == ()
+    assert told.content.endswith("[image: image/png, not shown: the model cannot be shown it]")
+
+
+def test_all_that_may_answer_must_be_able_to_see() -> None:
+    sees, blind = ScriptedModel(["a"]), Blind(["b"], label="b")
+    assert shows(sees, IMAGE)
+    assert not shows(FallbackModel([sees, blind]), IMAGE)
+    assert shows(FallbackModel([sees, ScriptedModel(["c"], label="c")]), IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("label", "image", "pdf_too", "gif_too"),
+    [
+        ("anthropic:claude-sonnet-5-5", True, True, True),
+        ("openai:gpt-6.1-sol", True, True, True),
+        ("gemini:gemini-3.8-flash", True, True, False),
+        ("deepseek:deepseek-flash", False, False, False),
+    ],
+)
+def test_hosted_models_say_what_they_can_be_shown(
+    label: str, image: bool, pdf_too: bool, gif_too: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentkit.models import resolve_model
+
+    for key in ("ANTHROPIC", "OPENAI", "GEMINI", "DEEPSEEK"):
+        monkeypatch.setenv(f"{key}_API_KEY", "any")
+    model = resolve_model(label)
+    assert shows(model, IMAGE) is image
+    assert shows(model, File.of_bytes(pdf(), "application/pdf", name="a.pdf")) is pdf_too
+    assert shows(model, Image(media_type="image/gif", data="R0lG")) is gif_too
+
+
+async def test_an_image_that_lies_about_itself_is_left_out_of_the_conversation() -> None:
+    """A provider would refuse it, and with it every later request."""
+
+    @tool
+    def lie() -> ToolOutput:
+        """Lie."""
+        wrong = Image.of_bytes(b"\x89PNG not really", "image/png")
+        return ToolOutput(content="See:", attachments=(wrong, IMAGE))
+
+    model = ScriptedModel([Call("lie"), "Hm."])
+    (told,) = results(await Agent(model=model, tools=[lie]).run("Go."))
+    assert told.attachments == (SIZED,)
+    assert (
+        told.content
+        == "See:\n[image: image/png, not shown: its bytes are no PNG, JPEG, GIF or WebP]"
+    )
+
+
+async def test_a_conversation_takes_only_so_many_and_so_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attaching, "MOST", 3)
+    calls = [Call("draw") for _ in range(5)]
+    model = ScriptedModel([calls[:2], calls[:3], "Done."])
+    told = results(await Agent(model=model, tools=[draw]).run("Go."))
+    assert [len(each.attachments) for each in told] == [1, 1, 1, 0, 0]
+    assert "has 3 attachments already" in told[3].content
+
+    monkeypatch.setattr(attaching, "MOST_CHARS", len(IMAGE.data or "") * 2)
+    model = ScriptedModel([calls[:1], "Done."])
+    prompt = UserMessage.of("Go.", IMAGE, IMAGE)
+    (one,) = results(await Agent(model=model, tools=[draw]).run(prompt))
+    assert "too large already" in one.content
+
+
+async def test_beside_a_large_image_there_is_room_for_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(attaching, "MOST_WITH_LARGE", 2)
+    calls: list[Any] = [Call("draw"), Call("draw", {"side": 2001}), Call("draw")]
+    model = ScriptedModel([*calls, "Done."])
+    told = results(await Agent(model=model, tools=[draw]).run("Go."))
+    assert [len(each.attachments) for each in told] == [1, 1, 0]
+
+
+async def test_an_open_turn_with_an_image_comes_back_from_json() -> None:
+    @tool(requires_approval=True)
+    def wait() -> str:
+        """Wait."""
+        return "waited"
+
+    from agentkit import ApprovalRequired, Approve
+
+    model = ScriptedModel([[Call("draw"), Call("wait")], "Done."])
+    agent = Agent(model=model, name="a", tools=[draw, wait])
+    with pytest.raises(ApprovalRequired) as caught:
+        await agent.run("Go.")
+    paused = PausedRun.from_json(caught.value.paused.to_json())
+    assert paused == caught.value.paused
+    result = await agent.resume(paused, {paused.pending[0].id: Approve()})
+    assert [len(each.attachments) for each in results(result)] == [1, 0]
