@@ -132,7 +132,8 @@ async def repair(model: Model, folder: Path) -> RunResult[str]:
     workspace = Workspace(folder)
     assert not workspace.run_tests()[0], "there is something to repair"
     files = McpServer(
-        alias="files", command=[sys.executable, "-m", "agentkit_tools.files", str(folder)]
+        alias="files",
+        command=[sys.executable, "-m", "agentkit_tools.files", str(folder), "--read-only"],
     )
     coder = Coder(deps=workspace, tools=[files])
     reviewer = Reviewer(deps=workspace, tools=[files])

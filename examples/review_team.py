@@ -236,7 +236,8 @@ async def review(folder: Path, model: str | Model) -> Review:
         AgentkitError: the run failed before the readers were sent.
     """
     files = McpServer(
-        alias="files", command=[sys.executable, "-m", "agentkit_tools.files", str(folder)]
+        alias="files",
+        command=[sys.executable, "-m", "agentkit_tools.files", str(folder), "--read-only"],
     )
     desk = Desk(folder)
     place = place_in(desk.names)

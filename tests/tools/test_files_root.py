@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentkit_tools._root import NotFound, Refused, Root, split
+from agentkit_tools._errors import Refused
+from agentkit_tools._paths import NotFound, split
+from agentkit_tools._root import Root
 
 LIMIT = 1000
 

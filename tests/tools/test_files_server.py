@@ -13,18 +13,23 @@ from mcp import Client
 
 from agentkit.toolset import McpServer, Toolset
 from agentkit_tools._root import Root
+from agentkit_tools._text import version_of
 from agentkit_tools.files import build_server, main
 
 TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+
+READING = ["list_files", "read_lines", "search_text"]
+ALL = sorted([*READING, "delete_file", "edit_file", "make_folder", "move_file", "write_file"])
 
 pytestmark = pytest.mark.timeout(60)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_tools_are_the_same_in_both_protocol_eras(root: Root, mode: str):
-    async with asyncio.timeout(30), Client(build_server(root), mode=mode) as client:
+    server = build_server(root, read_only=True)
+    async with asyncio.timeout(30), Client(server, mode=mode) as client:
         listed = await client.list_tools()
-        assert [tool.name for tool in listed.tools] == ["list_files", "read_lines", "search_text"]
+        assert [tool.name for tool in listed.tools] == READING
         for tool in listed.tools:
             assert tool.output_schema is None
             assert tool.input_schema["additionalProperties"] is False
@@ -47,7 +52,14 @@ async def test_the_tools_are_the_same_in_both_protocol_eras(root: Root, mode: st
         ("read_lines", {"path": "a.txt", "start": 0}, "greater than or equal to 1"),
         ("list_files", {"path": "folder_link/x"}, "is a link"),
         ("search_text", {"query": "x", "path": "pipe"}, "is a pipe"),
-        ("search_text", {}, "Field required"),
+        ("search_text", {}, "search_text was not run: query: Field required"),
+        ("write_file", {"path": "../outside/x", "content": "x"}, "contains '..'"),
+        (
+            "write_file",
+            {"path": "a.txt", "content": "x", "overwite": True},
+            "overwite: there is no such argument; the arguments are: path, content, overwrite, ver",
+        ),
+        ("edit_file", {"path": "a.txt", "old": 1, "new": "x"}, "old: Input should be a valid str"),
     ],
 )
 async def test_refusals_are_tool_errors(root: Root, mode: str, name: str, arguments, words: str):
@@ -72,13 +84,16 @@ async def test_it_serves_over_stdio_and_nothing_is_left(folder: Path):
         async with server(folder).connect() as connection:
             pid = connection.pid
             assert connection.warnings == ()
-            assert [tool.original_name for tool in connection.tools] == [
-                "list_files",
-                "read_lines",
-                "search_text",
-            ]
+            assert [tool.original_name for tool in connection.tools] == ALL
             output = await connection.call("read_lines", {"path": "notes/grüße 🎈.txt"})
-            assert output.content == "notes/grüße 🎈.txt: lines 1-1 of 1\n  1| Grüße aus Köln"
+            version = version_of("Grüße aus Köln\n".encode())
+            assert output.content == (
+                f"notes/grüße 🎈.txt: lines 1-1 of 1, version {version}\n  1| Grüße aus Köln"
+            )
+            edit = {"path": "notes/grüße 🎈.txt", "old": "Köln", "new": "Ulm", "version": version}
+            assert not (await connection.call("edit_file", edit)).is_error
+            assert (await connection.call("edit_file", edit)).is_error
+            assert (folder / "notes/grüße 🎈.txt").read_text() == "Grüße aus Ulm\n"
             escape = await connection.call("read_lines", {"path": "folder_link/secret.txt"})
             assert escape.is_error
             assert "SECRET" not in escape.content
@@ -94,7 +109,7 @@ async def test_it_serves_over_stdio_and_nothing_is_left(folder: Path):
 
 
 async def test_its_listing_has_the_same_bytes_under_every_hash_seed(folder: Path):
-    digests = set()
+    digests: set[str] = set()
     for seed in ("1", "2"):
         async with asyncio.timeout(50), server(folder, PYTHONHASHSEED=seed).connect() as connection:
             digests.add(Toolset(connection.tools).digest)

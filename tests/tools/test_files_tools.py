@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_tools import _listing, _search, _text
+from agentkit_tools import _finding, _listing, _text
+from agentkit_tools._errors import Refused
 from agentkit_tools._listing import fits
 from agentkit_tools._names import shown_name
-from agentkit_tools._root import Refused, Root
+from agentkit_tools._root import Root
 from agentkit_tools._text import count_lines, lines_of
 from agentkit_tools.files import FileTools
 
@@ -240,7 +241,7 @@ def test_regular_expressions_are_found_too(tools):
 
 
 def test_a_catastrophic_regular_expression_is_stopped(tools, folder, monkeypatch):
-    monkeypatch.setattr(_search, "_MAX_SECONDS", 0.7)
+    monkeypatch.setattr(_finding, "_MAX_SECONDS", 0.7)
     (folder / "evil.txt").write_text("a" * 60 + "!\n")
     started = time.monotonic()
     with pytest.raises(Refused, match="takes too long; avoid nested repetition"):
@@ -281,7 +282,7 @@ def test_results_are_bounded_and_long_lines_show_the_place_of_the_match(tools, f
     ],
 )
 def test_a_search_that_reaches_a_bound_says_so(tools, monkeypatch, bound, value, words):
-    monkeypatch.setattr(_search, bound, value)
+    monkeypatch.setattr(_finding, bound, value)
     assert words in tools.search_text("tea")
 
 

@@ -6,8 +6,10 @@ import fnmatch
 import itertools
 from collections.abc import Iterator
 
+from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
-from agentkit_tools._root import Entry, Refused, Root
+from agentkit_tools._paths import Entry
+from agentkit_tools._root import Root
 from agentkit_tools._text import count_lines, fitting, is_binary, n_lines
 
 _MAX_SHOWN = 500

@@ -10,15 +10,26 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
+from agentkit_tools._paths import (
+    Entry,
+    NotFound,
+    check_readable,
+    kind_of,
+    not_a_folder,
+    split,
+    too_large,
+    translated,
+)
 
-_MAX_PATH_CHARS = 4096
-_MAX_DEPTH = 64
+MAX_DEPTH = 64
+"""Folders that lie deeper are listed and not entered."""
+
 _DIRECTORY = (
     os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0)
 )
@@ -31,34 +42,13 @@ _FILE = (
     | getattr(os, "O_NOCTTY", 0)
 )
 
-Kind = Literal["file", "folder", "link", "special"]
-
-
-class Refused(Exception):
-    """The request cannot be served. The message tells a model what to do instead."""
-
-
-class NotFound(Refused):
-    """Nothing has this name. `folder` is where the search ended, `name` what is missing there."""
-
-    def __init__(self, path: str, folder: str, name: str) -> None:
-        super().__init__(f"there is no {name!r} in {folder!r} (path {path!r})")
-        self.folder = folder
-        self.name = name
-
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """Something in a folder. `path` is relative to the root, with `/` between components."""
+class Content:
+    """What a file held, and which file in which state that was."""
 
-    path: str
-    kind: Kind
-    size_bytes: int
-
-    @property
-    def name(self) -> str:
-        """The last component of the path."""
-        return self.path.rsplit("/", 1)[-1]
+    data: bytes
+    state: tuple[int, ...]
 
 
 class Root:
@@ -108,8 +98,8 @@ class Root:
         parts = self.parts(path)
         if not parts:
             return Entry(".", "folder", 0)
-        with self._open_folder(parts[:-1], path) as folder:
-            return self._entry_at(folder, parts[:-1], parts[-1], path)
+        with self.open_folder(parts[:-1], path) as folder:
+            return entry_at(folder, parts[:-1], parts[-1], path)
 
     def read(self, path: str, max_bytes: int) -> bytes:
         """The content of a regular file.
@@ -117,24 +107,32 @@ class Root:
         Raises:
             Refused: no such file, no regular file, more than `max_bytes`, or not readable.
         """
+        return self.content(path, max_bytes).data
+
+    def content(self, path: str, max_bytes: int) -> Content:
+        """As `read`, with what is needed to see whether the file has changed since.
+
+        Raises:
+            Refused: as `read`.
+        """
         parts = self.parts(path)
         if not parts:
             raise Refused("'.' is a folder; list it with list_files")
-        with self._open_folder(parts[:-1], path) as folder:
-            entry = self._entry_at(folder, parts[:-1], parts[-1], path)
-            _check_readable(entry, path, max_bytes)
-            with _translated(path, parts):
+        with self.open_folder(parts[:-1], path) as folder:
+            check_readable(entry_at(folder, parts[:-1], parts[-1], path), path, max_bytes)
+            with translated(path, parts):
                 descriptor = os.open(parts[-1], _FILE, dir_fd=folder)
         with os.fdopen(descriptor, "rb") as file:
             # Between the check and the open the name may have got another meaning: ask the file
             # itself.
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise Refused(f"{path!r} is no regular file and cannot be read")
-            with _translated(path, parts):
+            with translated(path, parts):
                 data = file.read(max_bytes + 1)
         if len(data) > max_bytes:
-            raise Refused(_too_large(path, max_bytes))
-        return data
+            raise Refused(too_large(path, max_bytes))
+        return Content(data, state_of(status))
 
     def entries(self, path: str) -> list[Entry]:
         """What is in a folder, in code-point order of the names.
@@ -143,14 +141,14 @@ class Root:
             Refused: no such folder.
         """
         parts = self.parts(path)
-        with self._open_folder(parts, path) as folder:
-            return self._entries_at(folder, parts)
+        with self.open_folder(parts, path) as folder:
+            return _entries_at(folder, parts)
 
-    def walk(self, path: str) -> Iterator[Entry]:
+    def walk(self, path: str, leaves_out: Callable[[Entry], bool] | None = None) -> Iterator[Entry]:
         """All that is below a folder, or the file itself, depth first in a fixed order.
 
-        Links are listed and not followed. Folders that cannot be opened, or lie too deep, are
-        listed and not entered.
+        Links are listed and not followed. Folders that cannot be opened, lie too deep, or that
+        `leaves_out` says so of are listed and not entered.
         """
         top = self.entry(path)
         if top.kind != "folder":
@@ -163,33 +161,28 @@ class Root:
                 continue
             entry = pending[-1].pop()
             yield entry
-            if entry.kind == "folder" and len(pending) < _MAX_DEPTH:
+            if entry.kind != "folder" or len(pending) >= MAX_DEPTH:
+                continue
+            if leaves_out is None or not leaves_out(entry):
                 with contextlib.suppress(Refused):
                     pending.append(self.entries(entry.path)[::-1])
 
-    def _real(self, parents: tuple[str, ...], shown: str) -> str:
-        """The name in a folder that is shown like this. A name that is really so comes first."""
-        try:
-            with self._open_folder(parents, shown) as folder:
-                names = sorted(os.listdir(folder))
-        except (Refused, OSError):
-            return shown
-        if shown in names:
-            return shown
-        return next((name for name in names if shown_name(name) == shown), shown)
-
     @contextlib.contextmanager
-    def _open_folder(self, parts: tuple[str, ...], path: str) -> Iterator[int]:
-        """The descriptor of a folder below the root, reached without following any link."""
+    def open_folder(self, parts: tuple[str, ...], path: str) -> Iterator[int]:
+        """The descriptor of a folder below the root, reached without following any link.
+
+        Raises:
+            Refused: a component is missing, is no folder, or cannot be opened.
+        """
         # Opened anew, not duplicated: duplicates share a position, so that two listings at the same
         # time would each get a part of the names.
         current = os.open(".", _DIRECTORY, dir_fd=self._fd)
         try:
             for index, part in enumerate(parts):
-                entry = self._entry_at(current, parts[:index], part, path)
+                entry = entry_at(current, parts[:index], part, path)
                 if entry.kind != "folder":
-                    raise Refused(_not_a_folder(entry))
-                with _translated(path, parts[: index + 1]):
+                    raise Refused(not_a_folder(entry))
+                with translated(path, parts[: index + 1]):
                     following = os.open(part, _DIRECTORY, dir_fd=current)
                 os.close(current)
                 current = following
@@ -197,86 +190,42 @@ class Root:
         finally:
             os.close(current)
 
-    def _entry_at(self, folder: int, parents: tuple[str, ...], name: str, path: str) -> Entry:
-        with _translated(path, (*parents, name)):
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return Entry("/".join((*parents, name)), _kind(status.st_mode), status.st_size)
-
-    def _entries_at(self, folder: int, parents: tuple[str, ...]) -> list[Entry]:
-        path = "/".join(parents) or "."
-        with _translated(path, parents):
-            names = sorted(os.listdir(folder))
-        entries = []
-        for name in names:
-            # A file may go between the listing and the look at it.
-            with contextlib.suppress(NotFound):
-                entries.append(self._entry_at(folder, parents, name, path))
-        return entries
+    def _real(self, parents: tuple[str, ...], shown: str) -> str:
+        """The name in a folder that is shown like this. A name that is really so comes first."""
+        try:
+            with self.open_folder(parents, shown) as folder:
+                names = sorted(os.listdir(folder))
+        except (Refused, OSError):
+            return shown
+        if shown in names:
+            return shown
+        return next((name for name in names if shown_name(name) == shown), shown)
 
 
-def split(path: str) -> tuple[str, ...]:
-    """The components of a relative path. Empty for the root.
+def entry_at(folder: int, parents: tuple[str, ...], name: str, path: str) -> Entry:
+    """What a name in an open folder is, links not followed.
 
     Raises:
-        Refused: the path is absolute, has `..`, a NUL or is too long.
+        Refused: there is no such name. It speaks of `path`, the whole one.
     """
-    if "\0" in path or len(path) > _MAX_PATH_CHARS:
-        raise Refused(
-            "the path contains a NUL character or is too long; use a path from list_files"
-        )
-    # `~` and `C:` are names like others here: nothing expands them.
-    if path.startswith("/"):
-        raise Refused(
-            f"{path!r} is not relative; paths start at the root folder, like 'notes/a.txt'"
-        )
-    parts = tuple(part for part in path.split("/") if part not in ("", "."))
-    if ".." in parts:
-        raise Refused(f"{path!r} contains '..'; paths start at the root folder and only go down")
-    return parts
+    with translated(path, (*parents, name)):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    where = "/".join((*parents, name))
+    return Entry(where, kind_of(status.st_mode), status.st_size, state_of(status))
 
 
-def _kind(mode: int) -> Kind:
-    if stat.S_ISREG(mode):
-        return "file"
-    if stat.S_ISDIR(mode):
-        return "folder"
-    return "link" if stat.S_ISLNK(mode) else "special"
+def state_of(status: os.stat_result) -> tuple[int, ...]:
+    """Equal for two looks at a file that nobody wrote to, moved or replaced meanwhile."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _check_readable(entry: Entry, path: str, max_bytes: int) -> None:
-    match entry.kind:
-        case "folder":
-            raise Refused(f"{path!r} is a folder; list it with list_files")
-        case "link":
-            raise Refused(
-                f"{path!r} is a link, and links are not followed; use the file's own path"
-            )
-        case "special":
-            raise Refused(f"{path!r} is a pipe, socket or device and cannot be read")
-        case "file":
-            if entry.size_bytes > max_bytes:
-                raise Refused(_too_large(path, max_bytes))
-
-
-def _not_a_folder(entry: Entry) -> str:
-    if entry.kind == "link":
-        return f"{entry.path!r} is a link, and links are not followed; use the folder's own path"
-    return f"{entry.path!r} is not a folder"
-
-
-def _too_large(path: str, max_bytes: int) -> str:
-    return f"{path!r} is larger than {max_bytes} bytes, which is the limit for one file"
-
-
-@contextlib.contextmanager
-def _translated(path: str, parts: tuple[str, ...]) -> Iterator[None]:
-    """Turn system errors about the component that `parts` ends with into refusals."""
-    try:
-        yield
-    except FileNotFoundError:
-        name = parts[-1] if parts else "."
-        raise NotFound(path, "/".join(parts[:-1]) or ".", name) from None
-    except UnicodeEncodeError:
-        raise Refused(f"{path!r} contains characters that no file name can have") from None
-    except OSError as error:
-        raise Refused(f"{path!r} cannot be opened: {error.strerror}") from None
+def _entries_at(folder: int, parents: tuple[str, ...]) -> list[Entry]:
+    path = "/".join(parents) or "."
+    with translated(path, parents):
+        names = sorted(os.listdir(folder))
+    entries = []
+    for name in names:
+        # A file may go between the listing and the look at it.
+        with contextlib.suppress(NotFound):
+            entries.append(entry_at(folder, parents, name, path))
+    return entries

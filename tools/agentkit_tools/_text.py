@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 
-from agentkit_tools._root import Refused
+from agentkit_tools._errors import Refused
+
+MAX_FILE_BYTES = 10 * 1024 * 1024
+"""Larger files are neither read, searched nor written."""
 
 MAX_LINE_CHARS = 2000
 """A longer line is cut when shown."""
@@ -27,6 +31,22 @@ def decode(data: bytes, path: str) -> str:
     if is_binary(data):
         raise Refused(f"{path!r} is a binary file, or not UTF-8 text, and cannot be shown as text")
     return data.decode("utf-8-sig", "replace")
+
+
+def decode_exactly(data: bytes, path: str) -> str:
+    """Decode so that `encode_exactly` gives the same bytes, whatever is not UTF-8 in them.
+
+    Raises:
+        Refused: as `decode`.
+    """
+    if is_binary(data):
+        raise Refused(f"{path!r} is a binary file, or not UTF-8 text, and cannot be edited as text")
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encode_exactly(text: str) -> bytes:
+    """The bytes that `decode_exactly` got."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def is_binary(data: bytes) -> bool:
@@ -65,3 +85,8 @@ def shown_line(line: str, start: int = 0) -> str:
     before = "... " if start else ""
     after = f" ... [line of {len(line)} characters]" if start + len(part) < len(line) else ""
     return f"{before}{part}{after}"
+
+
+def version_of(data: bytes) -> str:
+    """A short name of a file's content: equal contents have equal versions."""
+    return hashlib.sha256(data).hexdigest()[:12]

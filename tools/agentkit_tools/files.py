@@ -1,85 +1,124 @@
-"""An MCP server over the files below one folder, read-only: `python -m agentkit_tools.files ROOT`.
+"""An MCP server over the files below one folder: `python -m agentkit_tools.files ROOT`.
 
-Threat model. Whoever calls the tools (a model, or a document that talks a model into something) is
-hostile; whoever started the server is not; files below ROOT may change at any time, with malice.
+With `--read-only` there are no tools that write. Threat model: whoever calls the tools (a model, or
+a document that talks a model into something) is hostile; whoever started the server is not; files
+below ROOT may change at any time, with malice.
 
-- Nothing outside ROOT is read or named. Absolute paths, `..`, NUL and every symbolic link are
-  refused, and each path component is opened relative to its parent without following links, so
+- Nothing outside ROOT is read, named or changed. Absolute paths, `..`, NUL and every symbolic link
+  are refused, and each path component is opened relative to its parent without following links, so
   swapping a file for a link at the right moment gains nothing. ROOT itself may be a link.
-- Hard links and mounts inside ROOT count as files of ROOT.
-- Pipes, sockets and devices are not opened. Nothing is written, and no file is run.
+- Hard links and mounts inside ROOT count as files of ROOT. A write puts a new file in the place of
+  a name, so what another hard link of it leads to, outside too, is not changed.
+- Pipes, sockets and devices are not opened, and no file is run.
+- A file is written whole or not at all, also when the disk is full; it keeps its permissions (not
+  its owner, ACLs and extended attributes). A crash may leave a `.*.agentkit-part` file behind.
+- An edit, or an overwrite with a version, is refused when the file has changed since it was read.
+  Calls of one server come one after the other; against other programs an instant remains.
+- Nothing inside `.git` is changed: what lies there is run by git. Other files that are run by
+  somebody later (a Makefile, a shell's start-up file) can be written if they are below ROOT: choose
+  ROOT so that this is no harm, or use `--read-only`.
 - Every answer is bounded in size, every search in time, files and bytes; a regular expression runs
-  in a child process that is killed when it takes too long.
+  in a child process that is killed when it takes too long. How much is written is not bounded.
 - File names and contents are data from strangers. They are shown as they are (names without control
   characters), so a client must not take them for instructions.
 
-The server speaks on stdout and logs to stderr; it ends when its stdin does.
+The server speaks on stdout and logs to stderr; it ends when its stdin does. `--http` serves every
+user of this machine with the rights of the one who started it.
 """
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import functools
-import inspect
-import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import Annotated, ParamSpec
+from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp.server.caching import CacheHint
-from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from agentkit_tools._editing import FileChanges, FilePath
+from agentkit_tools._errors import Refused
+from agentkit_tools._finding import Query, search
 from agentkit_tools._listing import list_folder, list_matching
 from agentkit_tools._names import shown_name
-from agentkit_tools._root import NotFound, Refused, Root, split
-from agentkit_tools._search import Query, search
-from agentkit_tools._text import decode, fitting, lines_of, n_lines, shown_line
-
-MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Larger files are neither read nor searched."""
-
-MAX_READ_LINES = 400
-"""What one read answers with at most; its characters are bounded by `MAX_ANSWER_CHARS`."""
+from agentkit_tools._paths import MAX_PATH_CHARS, NotFound, split
+from agentkit_tools._reading import End, Start, show_lines
+from agentkit_tools._root import Root
+from agentkit_tools._serve import (
+    CHANGES,
+    READS,
+    add_http_option,
+    log,
+    make_server,
+    serve,
+    strict_tool,
+)
+from agentkit_tools._text import (
+    MAX_FILE_BYTES,
+    decode,
+    lines_of,
+    version_of,
+)
 
 _MAX_SUGGESTIONS = 20
-_LIST_TTL_MS = 3_600_000
+_MAX_COMPARED = 2_000
 
-P = ParamSpec("P")
+_MAKES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
 
-_Path = Annotated[str, Field(description="path below the root folder, as list_files shows it")]
-_Folder = Annotated[str, Field(description="folder (or file) below the root; '.' is the root")]
+_Folder = Annotated[
+    str,
+    Field(
+        max_length=MAX_PATH_CHARS,
+        description="folder (or file) below the root; '.' is the root",
+    ),
+]
 
 
-def build_server(root: Root) -> MCPServer:
+def build_server(root: Root, *, read_only: bool = False) -> MCPServer:
     """The server over an open root. The caller closes the root after the server has ended."""
-    tools = FileTools(root)
-    methods = (tools.list_files, tools.read_lines, tools.search_text)
-    return MCPServer(
-        "agentkit-files",
-        instructions="Reads text files below one folder. Paths are relative to it.",
-        tools=[_tool(tools, method) for method in methods],
-        cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="public")},
-        log_level="WARNING",
+    reading = FileTools(root, shows_versions=not read_only)
+    tools = [
+        strict_tool(method, annotations=READS, explain=reading.explain)
+        for method in (reading.list_files, reading.read_lines, reading.search_text)
+    ]
+    verb = "Reads"
+    if not read_only:
+        verb = "Reads and writes"
+        changing = FileChanges(root)
+        tools.append(strict_tool(changing.make_folder, annotations=_MAKES, explain=reading.explain))
+        tools += [
+            strict_tool(method, annotations=CHANGES, explain=reading.explain)
+            for method in (
+                changing.write_file,
+                changing.edit_file,
+                changing.move_file,
+                changing.delete_file,
+            )
+        ]
+    return make_server(
+        "agentkit-files", f"{verb} text files below one folder. Paths are relative to it.", tools
     )
 
 
 class FileTools:
-    """The tools. Each returns text for a model, or raises `Refused` with what to do instead."""
+    """The tools that read. Each returns text for a model, or raises `Refused` with what to do."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Root, *, shows_versions: bool = False) -> None:
         self._root = root
+        self._shows_versions = shows_versions
 
     def list_files(
         self,
         path: _Folder = ".",
         pattern: Annotated[
             str,
-            Field(description="such as '*.md' or 'notes/**/*.txt'; finds files in all subfolders"),
+            Field(
+                max_length=200,
+                description="such as '*.md' or 'notes/**/*.txt'; finds files in all subfolders",
+            ),
         ] = "",
     ) -> str:
         """List a folder: files with size and number of lines, folders with a / at the end.
@@ -92,32 +131,19 @@ class FileTools:
 
     def read_lines(
         self,
-        path: _Path,
-        start: Annotated[int, Field(ge=1, description="first line, from 1")] = 1,
-        end: Annotated[
-            int | None, Field(description="last line; without it, as many as fit")
-        ] = None,
+        path: FilePath,
+        start: Start = 1,
+        end: End = None,
     ) -> str:
         """Read lines of a text file. Each line comes with its number."""
-        lines = lines_of(decode(self._root.read(path, MAX_FILE_BYTES), path))
+        data = self._root.read(path, MAX_FILE_BYTES)
+        version = f", version {version_of(data)}" if self._shows_versions else ""
         name = shown_name("/".join(split(path)))
-        if not lines:
-            return f"{name}: empty, 0 lines"
-        if start > len(lines):
-            raise Refused(f"{path!r} has {n_lines(len(lines))}; start must be at most {len(lines)}")
-        if end is not None and end < start:
-            raise Refused(f"end must be at least start, which is {start}, and not {end}")
-        wanted = len(lines) if end is None else min(end, len(lines))
-        numbered = _numbered(lines, start, min(wanted, start + MAX_READ_LINES - 1))
-        shown = fitting(numbered, len(name))
-        last = start + len(shown) - 1
-        head = f"{name}: lines {start}-{last} of {len(lines)}"
-        more = [f"[cut here; go on with start={last + 1}]"] if last < wanted else []
-        return "\n".join([head, *shown, *more])
+        return show_lines(name, lines_of(decode(data, path)), start, end, version)
 
     def search_text(
         self,
-        query: Annotated[str, Field(description="the text to find")],
+        query: Annotated[str, Field(max_length=1000, description="the text to find")],
         path: _Folder = ".",
         regex: Annotated[bool, Field(description="take query as a regular expression")] = False,
         ignore_case: bool = False,
@@ -138,7 +164,7 @@ class FileTools:
             ]
         except Refused:
             return str(refused)
-        near = difflib.get_close_matches(refused.name, names, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(refused.name, names[:_MAX_COMPARED], n=3, cutoff=0.5)
         shown = [shown_name(name) for name in [*near, *(n for n in names if n not in near)]]
         more = f" and {len(shown) - _MAX_SUGGESTIONS} more" if len(shown) > _MAX_SUGGESTIONS else ""
         there = f"{', '.join(shown[:_MAX_SUGGESTIONS])}{more}" if shown else "nothing"
@@ -149,47 +175,22 @@ def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m agentkit_tools.files",
-        description="MCP server over the files below one folder (read-only, stdio).",
+        description="MCP server over the files below one folder, and nothing outside it.",
     )
-    parser.add_argument("root", help="the folder; nothing outside it can be read")
-    folder = parser.parse_args(arguments).root
+    parser.add_argument("root", help="the folder; nothing outside it can be read or changed")
+    parser.add_argument(
+        "--read-only", action="store_true", help="offer no tools that write, move or delete"
+    )
+    add_http_option(parser)
+    options = parser.parse_args(arguments)
     try:
-        root = Root(folder)
+        root = Root(options.root)
     except (OSError, NotImplementedError) as error:
-        print(f"cannot serve {folder!r}: {error}", file=sys.stderr)  # noqa: T201 - the log
+        log(f"cannot serve {options.root!r}: {error}")
         return 2
-    # The thread that reads stdin cannot be interrupted, and there is nothing to save.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
-    if sys.stdin.isatty():
-        print(f"serving {folder!r} over stdin and stdout; Ctrl-C ends it", file=sys.stderr)  # noqa: T201
     with root:
-        build_server(root).run("stdio")
-    return 0
-
-
-def _tool(tools: FileTools, function: Callable[P, str]) -> Tool:
-    """An MCP tool that answers refusals as tool errors, and allows no other arguments."""
-
-    @functools.wraps(function)
-    def answer(*args: P.args, **kwargs: P.kwargs) -> str:
-        try:
-            return function(*args, **kwargs)
-        except Refused as refused:
-            raise ToolError(tools.explain(refused)) from None
-
-    description = inspect.getdoc(function)
-    tool = Tool.from_function(answer, description=description, structured_output=False)
-    return tool.model_copy(
-        update={"parameters": {**tool.parameters, "additionalProperties": False}}
-    )
-
-
-def _numbered(lines: list[str], start: int, end: int) -> list[str]:
-    """Lines `start` to `end` with their numbers."""
-    width = len(str(end)) + 2
-    return [
-        f"{number:>{width}}| {shown_line(lines[number - 1])}" for number in range(start, end + 1)
-    ]
+        server = build_server(root, read_only=options.read_only)
+        return serve(server, repr(options.root), options.http)
 
 
 if __name__ == "__main__":

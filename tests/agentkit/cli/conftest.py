@@ -116,7 +116,12 @@ class Interrupted(Agent):
 class Served(Agent):
     """You have a server."""
 
-    tools = (McpServer(alias="files", command=[sys.executable, "-m", "agentkit_tools.files", "."]),)
+    tools = (
+        McpServer(
+            alias="files",
+            command=[sys.executable, "-m", "agentkit_tools.files", ".", "--read-only"],
+        ),
+    )
 '''
 
 Cli = Callable[..., Result]

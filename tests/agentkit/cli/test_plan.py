@@ -47,7 +47,12 @@ class Desk(Agent):
 
 
 class Served(Desk):
-    tools = (McpServer(alias="files", command=[sys.executable, "-m", "agentkit_tools.files", "."]),)
+    tools = (
+        McpServer(
+            alias="files",
+            command=[sys.executable, "-m", "agentkit_tools.files", ".", "--read-only"],
+        ),
+    )
 
 
 class Hooked(Desk):

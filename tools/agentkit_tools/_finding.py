@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentkit_tools import _regex_worker
+from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
-from agentkit_tools._root import Entry, Refused, Root
+from agentkit_tools._paths import Entry
+from agentkit_tools._root import Root
 from agentkit_tools._text import (
     MAX_LINE_CHARS,
     fitting,
