@@ -70,14 +70,16 @@ class Fetcher:
         rules: what may be fetched.
         timeout_s: for everything together, from the first look-up to the last byte.
         max_body_bytes: more is cut; it counts before and after decompression.
-        resolve: looks up a name; tests put their own here.
-        ssl_context: None: the system's certificates.
+        resolve: looks up a name; called once for each hop.
+        backend: connects to an address, never to a name.
+        ssl_context: None: the usual authorities.
     """
 
     rules: Rules
     timeout_s: float = 30.0
     max_body_bytes: int = 5 * 1024 * 1024
     resolve: Resolve = field(default=resolve)
+    backend: httpcore2.AsyncNetworkBackend = field(default_factory=httpcore2.AnyIOBackend)
     ssl_context: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
@@ -114,7 +116,7 @@ class Fetcher:
     async def _fetched(self, target: Target, method: str) -> Page:
         addresses = addresses_of(target.host) or await self._looked_up(target)
         self.rules.check_addresses(target.host, addresses)
-        backend = _Pinned(addresses[:_MAX_TRIED_ADDRESSES])
+        backend = _Pinned(addresses[:_MAX_TRIED_ADDRESSES], self.backend)
         pool = httpcore2.AsyncConnectionPool(
             ssl_context=self.ssl_context, max_connections=1, network_backend=backend
         )
@@ -203,9 +205,9 @@ class Body:
 class _Pinned(httpcore2.AsyncNetworkBackend):
     """Connects to addresses that were checked, whatever host it is asked for."""
 
-    def __init__(self, addresses: list[str]) -> None:
+    def __init__(self, addresses: list[str], backend: httpcore2.AsyncNetworkBackend) -> None:
         self._addresses = addresses
-        self._backend = httpcore2.AnyIOBackend()
+        self._backend = backend
 
     async def connect_tcp(
         self,
