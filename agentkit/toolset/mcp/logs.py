@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from agentkit.toolset.mcp.flood import Floodgate
 from agentkit.toolset.results import encodable, finite
@@ -33,10 +34,15 @@ _ASKED_FOR = ("debug", "info", "warning", "error")
 class ServerLog:
     """Where one server's log lines go."""
 
-    def __init__(self, alias: str, secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        alias: str,
+        secrets: Iterable[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._logger = logging.getLogger(f"agentkit.mcp.{alias}")
         self._secrets = sorted({each for each in secrets if len(each) >= _LEAST_SECRET}, key=len)
-        self._gate = Floodgate(_BURST, _PER_S)
+        self._gate = Floodgate(_BURST, _PER_S, clock)
 
     @property
     def level(self) -> str:
