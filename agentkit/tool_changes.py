@@ -7,6 +7,7 @@ there; whatever else differs waits for the next epoch. An event says what, and w
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -49,12 +50,13 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
     if not news or not _may_append(run.context):
         return []
     run.told_tools = {**run.told_tools, **{each.server.alias: _state(each) for each in news}}
+    shown = _shown(run)
     added: list[ToolSpec] = []
     events: list[ToolsChanged | ServerFailed] = []
     for connection in news:
         if connection.error is not None:
             events.append(_failed(connection, connection.error, turn))
-        if connection.offered.is_known and (changes := _changes(run, connection)):
+        if connection.offered.is_known and (changes := _changes(run, connection, shown)):
             specs = _to_show(run, connection, changes, len(added))
             added += specs
             events.append(_changed(run, connection, changes, turn, is_shown=bool(specs)))
@@ -115,14 +117,20 @@ def _may_append(context: Context) -> bool:
     return last is not None and isinstance(last.content, UserMessage | ToolMessage)
 
 
-def _changes(run: RunState, connection: McpConnection) -> ToolChanges:
+def _shown(run: RunState) -> Mapping[str, Mapping[str, ToolSpec]]:
+    """Return what the conversation is shown, by server."""
+    shown: defaultdict[str, dict[str, ToolSpec]] = defaultdict(dict)
+    for tool in run.toolset:
+        if isinstance(tool, McpTool):
+            shown[tool.alias][tool.spec.name] = tool.spec
+    return shown
+
+
+def _changes(
+    run: RunState, connection: McpConnection, shown: Mapping[str, Mapping[str, ToolSpec]]
+) -> ToolChanges:
     alias = connection.server.alias
-    shown = {
-        tool.spec.name: tool.spec
-        for tool in run.toolset
-        if isinstance(tool, McpTool) and tool.alias == alias
-    }
-    changes = compare(shown, connection.offered.specs)
+    changes = compare(shown.get(alias, {}), connection.offered.specs)
     taken = [name for name in changes.added if name in run.toolset]
     if not taken:
         return changes

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from agentkit.blocks import File, Image
 from agentkit.toolset.caller import NOBODY, Caller
@@ -61,14 +61,31 @@ class ToolSpec:
         try:
             value = json.loads(data)
             name, description, parameters = (value[key] for key in _PINNED)
+            if not isinstance(parameters, dict) or not isinstance(description, str):
+                raise TypeError("a description must be a text, and parameters an object")
         except (ValueError, TypeError, KeyError) as error:
             raise ToolDefinitionError(f"not a pinned tool: {data[:200]!r} ({error})") from error
         check_tool_name(name)
         spec = object.__new__(cls)
-        values = (name, description, freeze(parameters), source, data)
-        for field_name, given in zip((*_PINNED, "source", "bytes"), values, strict=True):
+        # Not `parameters`: see `__getattr__`.
+        for field_name, given in (
+            ("name", name),
+            ("description", description),
+            ("source", source),
+            ("bytes", data),
+        ):
             object.__setattr__(spec, field_name, given)
         return spec
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Mapping[str, object]:
+            """The parameters of a pinned spec, made when they are wanted: most are only sent."""
+            if name != "parameters":
+                raise AttributeError(f"ToolSpec has no attribute {name!r}")
+            parameters = freeze(json.loads(self.bytes)["parameters"])
+            object.__setattr__(self, "parameters", parameters)
+            return parameters
 
     def __hash__(self) -> int:
         return hash(self.bytes)

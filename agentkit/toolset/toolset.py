@@ -64,7 +64,7 @@ class Toolset:
         Raises:
             ToolNameConflict: the two sets have different tools under one name.
         """
-        return Toolset((*self, *other))
+        return self if self._bytes == other._bytes else Toolset((*self, *other))
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._by_name.values())

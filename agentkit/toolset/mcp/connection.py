@@ -20,20 +20,16 @@ from agentkit.toolset.mcp.about import ServerAbout, about
 from agentkit.toolset.mcp.backoff import Backoff
 from agentkit.toolset.mcp.calling import make_call
 from agentkit.toolset.mcp.link import McpLink, ServerEnded
-from agentkit.toolset.mcp.listing import Listing, Selection, list_tools
 from agentkit.toolset.mcp.listing_cache import ListingCache
+from agentkit.toolset.mcp.lists import ToolLists
 from agentkit.toolset.mcp.mcp_tool import McpTool
 from agentkit.toolset.mcp.offered import OfferedTools
 from agentkit.toolset.mcp.reading import ReadsContent
-from agentkit.toolset.mcp.relisting import Relisting
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread
 from agentkit.toolset.tool import ToolOutput
 
 __all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
-
-_FIRST_RETRY_S, _LAST_RETRY_S = 30.0, 600.0
 
 
 class McpConnection(ReadsContent):
@@ -51,12 +47,9 @@ class McpConnection(ReadsContent):
         self.server = server
         self.error: McpConnectError | None = None
         """Why the server could not be connected, where that stops nobody."""
-        self.offered = OfferedTools()
-        """Its tools, as far as is known."""
         self.resources_changed = asyncio.Event()
         """Set when the server says that its resources have changed; who reads them clears it."""
-        self._cache = ListingCache() if cache is None else cache
-        self._relisting = Relisting(server, self._list)
+        self._lists = ToolLists(server, ListingCache() if cache is None else cache)
         self.backoff = Backoff()
         """When it is tried again after it could not be started. `open` does not wait for that."""
         self._failure: McpConnectError | None = None
@@ -66,8 +59,6 @@ class McpConnection(ReadsContent):
         self._is_closed = False
         self._protocol = server.protocol
         self._retry: asyncio.Task[None] | None = None
-        self._retry_wait_s = _FIRST_RETRY_S
-        self._retry_at_s = 0.0
 
     async def __aenter__(self) -> McpConnection:
         await self.open()
@@ -87,8 +78,7 @@ class McpConnection(ReadsContent):
         Raises:
             McpConnectError: a server that is required cannot be used.
         """
-        if (kept := await self._kept()) is not None:
-            self._take(kept)
+        if await self._lists.take_kept():
             return
         self.backoff.reset()
         try:
@@ -96,9 +86,8 @@ class McpConnection(ReadsContent):
         except McpConnectError as error:
             if self.server.required:
                 raise
-            self._note_failure(error)
-            if (kept := await self._kept(at_any_age=True)) is not None:
-                self._take(kept)
+            self.error = error
+            await self._lists.take_kept(at_any_age=True)
 
     async def close(self) -> None:
         """End the server. Returns when its processes are gone; calling it again does nothing."""
@@ -112,6 +101,11 @@ class McpConnection(ReadsContent):
                 await link.close()
 
     @property
+    def offered(self) -> OfferedTools:
+        """Its tools, as far as is known."""
+        return self._lists.offered
+
+    @property
     def tools(self) -> tuple[McpTool, ...]:
         """What new conversations are shown: the tools of now; with `on_change="pin"` the first."""
         follows = self.server.on_change == "append"
@@ -123,7 +117,7 @@ class McpConnection(ReadsContent):
         """What was odd: tools left out, junk on stdout, changed lists, restarts."""
         live = () if self._link is None else _link_warnings(self._link)
         failed = () if self.error is None else (f"is not there: it {self.error.problem}",)
-        return (*self.offered.warnings, *self._relisting.notes, *self._notes, *failed, *live)
+        return (*self._lists.warnings, *self._notes, *failed, *live)
 
     @property
     def pid(self) -> int | None:
@@ -145,7 +139,7 @@ class McpConnection(ReadsContent):
         try:
             return await make_call(self.server, self._live_link, name, arguments, caller)
         finally:
-            self._relisting.called()
+            self._lists.called()
 
     async def ask(self, method: str, params: dict[str, object]) -> Mapping[str, object]:
         """Send a request that is no call, and return its raw result.
@@ -177,7 +171,7 @@ class McpConnection(ReadsContent):
             link = await self._live_link()
         except McpConnectError as error:
             return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
-        await self._take_new(link, is_forced=True)
+        await self._lists.take_new(link, is_forced=True)
         who = f"MCP server {self.server.alias!r}"
         if self.offered.get(name) is not None:
             return ToolOutput.error(f"{who} offers {name!r} again, only now. Call it once more.")
@@ -190,7 +184,7 @@ class McpConnection(ReadsContent):
         """Whether `recheck` has anything to do."""
         if self._link is None:
             return self.error is not None
-        return self._link.is_alive and self._relisting.is_due(self._link)
+        return self._link.is_alive and self._lists.is_due(self._link)
 
     async def recheck(self) -> None:
         """Learn what the server offers now, if that may have changed. Bounded, and never fails.
@@ -201,22 +195,11 @@ class McpConnection(ReadsContent):
         if self._link is None:
             self._try_again()
         elif self._link.is_alive:
-            await self._take_new(self._link)
-
-    async def _take_new(self, link: McpLink, *, is_forced: bool = False) -> None:
-        listing = await self._relisting.listing(link, is_forced=is_forced)
-        if listing is not None:
-            try:
-                self._take(listing)
-            except McpConnectError as error:  # its lock was damaged meanwhile
-                self._note(f"{error.problem}; the list before holds")
-                return
-            await self._keep(listing)
+            await self._lists.take_new(self._link)
 
     def _try_again(self) -> None:
-        now_s = asyncio.get_running_loop().time()
         is_under_way = self._retry is not None and not self._retry.done()
-        if self.error is None or is_under_way or now_s < self._retry_at_s or self._is_closed:
+        if self.error is None or is_under_way or self.backoff.left_s > 0 or self._is_closed:
             return
         self._retry = asyncio.create_task(self._reconnect(), name=f"mcp-retry-{self.server.alias}")
 
@@ -224,12 +207,7 @@ class McpConnection(ReadsContent):
         try:
             await self._live_link()
         except McpConnectError as error:
-            self._note_failure(error)
-
-    def _note_failure(self, error: McpConnectError) -> None:
-        self.error = error
-        self._retry_at_s = asyncio.get_running_loop().time() + self._retry_wait_s
-        self._retry_wait_s = min(2 * self._retry_wait_s, _LAST_RETRY_S)
+            self.error = error
 
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""
@@ -275,15 +253,13 @@ class McpConnection(ReadsContent):
         link = await self._open_link(deadline)
         try:
             async with asyncio.timeout_at(deadline):
-                listing = await self._relisting.first(link)
-            self._take(listing)
+                await self._lists.take_first(link)
         except TimeoutError:
             await link.close(hurry=True)
             raise link.too_late() from None
         except BaseException:
             await link.close(hurry=True)
             raise
-        await self._keep(listing)
         return link
 
     async def _open_link(self, deadline: float) -> McpLink:
@@ -302,48 +278,6 @@ class McpConnection(ReadsContent):
         link = await McpLink.open(self.server, "legacy", deadline)
         self._protocol = "legacy"
         return link
-
-    async def _list(self, link: McpLink) -> Listing:
-        from mcp import MCPError
-        from mcp_types import INVALID_PARAMS
-
-        async def request(method: str, params: dict[str, object]) -> Mapping[str, object]:
-            return await link.request(method, params, None)
-
-        selection = Selection(allow=self.server.allow, deny=self.server.deny)
-        try:
-            try:
-                return await list_tools(self.server.alias, selection, request)
-            except MCPError as error:
-                if error.code != INVALID_PARAMS:
-                    raise
-            # A cursor that has become invalid: the list has changed between two pages.
-            return await list_tools(self.server.alias, selection, request)
-        except MCPError as error:
-            problem = f"could not list its tools: {error.message}"
-            if not link.is_alive:
-                problem += f"; it {await link.problem()}"
-            raise McpConnectError(self.server.alias, problem) from error
-
-    def _take(self, listing: Listing) -> None:
-        if not self.offered.is_known:
-            _check_policies(self.server, listing)
-        self.offered.take(trusted(self.server, listing))
-
-    async def _kept(self, *, at_any_age: bool = False) -> Listing | None:
-        if self.offered.is_known:
-            return None
-        server, cache = self.server, self._cache
-        return await run_in_thread(
-            lambda: cache.load(server, at_any_age=at_any_age), "load-mcp-tools"
-        )
-
-    async def _keep(self, listing: Listing) -> None:
-        await run_in_thread(lambda: self._cache.keep(self.server, listing), "keep-mcp-tools")
-
-    def _note(self, text: str) -> None:
-        if text not in self._notes:
-            self._notes.append(text)
 
     def _note_link(self, link: McpLink) -> None:
         self._notes += _link_warnings(link)
@@ -387,14 +321,3 @@ def _link_warnings(link: McpLink) -> list[str]:
             f"the first is {transport.first_junk!r}"
         )
     return warnings
-
-
-def _check_policies(server: McpServer, listing: Listing) -> None:
-    known = sorted(listed.original for listed in listing.tools)
-    settings = {"policies": server.policies, "tool_timeouts_s": server.tool_timeouts_s}
-    for what, by_tool in settings.items():
-        if unknown := sorted(by_tool.keys() - set(known)):
-            raise McpConnectError(
-                server.alias,
-                f"has no tools {unknown!r}, for which there are {what}; it has {known!r}",
-            )

@@ -38,6 +38,8 @@ class Listing:
     warnings: tuple[str, ...]
     ttl_s: float = 0.0
     """For how long the server says that the list may be used without asking again."""
+    is_judged: bool = False
+    """Whether it was looked through for what a model should not read, see `trust`."""
 
     @property
     def specs(self) -> dict[str, ToolSpec]:

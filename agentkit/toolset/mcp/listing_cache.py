@@ -76,6 +76,7 @@ class ListingCache:
             "ttl_s": listing.ttl_s,
             "tools": [[tool.original, tool.spec.bytes.decode()] for tool in listing.tools],
             "warnings": list(listing.warnings),
+            "is_judged": listing.is_judged,
         }
         data = json.dumps(value, ensure_ascii=False).encode("utf-8", "backslashreplace")
         if len(data) <= _MOST_BYTES:
@@ -121,6 +122,7 @@ def _key(server: McpServer) -> str | None:
         "capabilities": [server.elicits, server.samples],
         "allow": None if server.allow is None else sorted(server.allow),
         "deny": None if server.deny is None else sorted(server.deny),
+        "trust": [server.trust.lock is not None, server.trust.refuses_flagged],
     }
     try:
         return hashlib.sha256(canonical_json(identity)).hexdigest()
@@ -138,7 +140,10 @@ def _listing(value: Any, alias: str) -> Listing:
         for original, text in value["tools"]
     ]
     return Listing(
-        tools=tuple(tools), warnings=tuple(map(str, value["warnings"])), ttl_s=float(value["ttl_s"])
+        tools=tuple(tools),
+        warnings=tuple(map(str, value["warnings"])),
+        ttl_s=float(value["ttl_s"]),
+        is_judged=value["is_judged"] is True,
     )
 
 

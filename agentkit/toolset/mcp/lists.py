@@ -1,0 +1,127 @@
+"""The tool lists of one server: asked for, judged, kept on disk, and taken as what it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.link import McpLink
+from agentkit.toolset.mcp.listing import Listing, Selection, list_tools
+from agentkit.toolset.mcp.listing_cache import ListingCache
+from agentkit.toolset.mcp.offered import OfferedTools
+from agentkit.toolset.mcp.relisting import Relisting
+from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.mcp.trust.judging import trusted
+from agentkit.toolset.threads import run_in_thread
+
+
+class ToolLists:
+    """Where what is known of a server's tools comes from.
+
+    Args:
+        server: whose they are.
+        cache: where its list may be kept.
+    """
+
+    def __init__(self, server: McpServer, cache: ListingCache) -> None:
+        self.offered = OfferedTools()
+        """Its tools, as far as is known."""
+        self._server = server
+        self._cache = cache
+        self._relisting = Relisting(server, self._ask)
+        self._notes: list[str] = []
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What was odd about lists, and how they have changed."""
+        return (*self.offered.warnings, *self._relisting.notes, *self._notes)
+
+    async def take_kept(self, *, at_any_age: bool = False) -> bool:
+        """Take the list that is kept on disk; returns whether there is one.
+
+        Raises:
+            McpConnectError: it does not fit the settings.
+        """
+        if self.offered.is_known:
+            return False
+        server, cache = self._server, self._cache
+        kept = await run_in_thread(
+            lambda: cache.load(server, at_any_age=at_any_age), "load-mcp-tools"
+        )
+        if kept is not None:
+            self._take(kept)
+        return kept is not None
+
+    async def take_first(self, link: McpLink) -> None:
+        """Take the list of a server that has just been started.
+
+        Raises:
+            McpConnectError: it has none, or one that does not fit the settings.
+        """
+        await self._keep(self._take(await self._relisting.first(link)))
+
+    async def take_new(self, link: McpLink, *, is_forced: bool = False) -> None:
+        """Take the list anew if a change was announced, or is asked for. Never fails."""
+        listing = await self._relisting.listing(link, is_forced=is_forced)
+        if listing is None:
+            return
+        try:
+            taken = self._take(listing)
+        except McpConnectError as error:  # its lock was damaged meanwhile
+            if error.problem not in self._notes:
+                self._notes.append(error.problem)
+        else:
+            await self._keep(taken)
+
+    def called(self) -> None:
+        """Note that a call has just ended."""
+        self._relisting.called()
+
+    def is_due(self, link: McpLink) -> bool:
+        """Whether there may be news."""
+        return self._relisting.is_due(link)
+
+    def _take(self, listing: Listing) -> Listing:
+        if not self.offered.is_known:
+            _check_settings(self._server, listing)
+        judged = listing if listing.is_judged else trusted(self._server, listing)
+        self.offered.take(judged)
+        # A lock may change while a list lies on disk, so what it says is asked at each time.
+        return listing if self._server.trust.lock is not None else judged
+
+    async def _keep(self, listing: Listing) -> None:
+        await run_in_thread(lambda: self._cache.keep(self._server, listing), "keep-mcp-tools")
+
+    async def _ask(self, link: McpLink) -> Listing:
+        from mcp import MCPError
+        from mcp_types import INVALID_PARAMS
+
+        async def request(method: str, params: dict[str, object]) -> Mapping[str, object]:
+            return await link.request(method, params, None)
+
+        alias = self._server.alias
+        selection = Selection(allow=self._server.allow, deny=self._server.deny)
+        try:
+            try:
+                return await list_tools(alias, selection, request)
+            except MCPError as error:
+                if error.code != INVALID_PARAMS:
+                    raise
+            # A cursor that has become invalid: the list has changed between two pages.
+            return await list_tools(alias, selection, request)
+        except MCPError as error:
+            problem = f"could not list its tools: {error.message}"
+            if not link.is_alive:
+                problem += f"; it {await link.problem()}"
+            raise McpConnectError(alias, problem) from error
+
+
+def _check_settings(server: McpServer, listing: Listing) -> None:
+    known = sorted(listed.original for listed in listing.tools)
+    settings = {"policies": server.policies, "tool_timeouts_s": server.tool_timeouts_s}
+    for what, by_tool in settings.items():
+        if unknown := sorted(by_tool.keys() - set(known)):
+            raise McpConnectError(
+                server.alias,
+                f"has no tools {unknown!r}, for which there are {what}; it has {known!r}",
+            )
