@@ -33,6 +33,7 @@ bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=, PEERS=
 	@$(BIN)/python tests/bench/turn_overhead.py --write $(if $(PEERS),--peers '$(PEERS)') \
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)')
 	@$(BIN)/python tests/bench/crash_points.py
+	@$(BIN)/python tests/bench/mcp_overhead.py --write
 	@$(BIN)/python runtime/bench/run.py $(if $(PEERS),--peers '$(PEERS)') \
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)') $(if $(TRACES),--traces '$(TRACES)')
 
