@@ -43,7 +43,7 @@ _CHANGES = frozenset(
 )
 _READING_PRAGMAS = frozenset(
     {"table_list", "table_info", "table_xinfo", "index_list", "index_info", "index_xinfo"}
-    | {"foreign_key_list"}
+    | {"foreign_key_list", "data_version", "page_size"}
 )
 _VIRTUAL_TABLES = frozenset({"fts5", "rtree"})
 _DENIED_FUNCTIONS = frozenset({"load_extension", "fts3_tokenizer", "readfile", "writefile", "edit"})
