@@ -4,6 +4,8 @@ ToolsetError
 ├── ToolDefinitionError   a tool cannot be built: its name, signature or schema is not usable
 ├── ToolNameConflict      two different tools want the same name in one toolset
 ├── McpConnectError       an MCP server did not start, did not answer, or could not list its tools
+├── McpLockError          the file of approved MCP tools is missing, damaged, or cannot be written
+├── McpRequestError       an MCP server answered a request for a resource or prompt with an error
 └── ToolSignal            raised *by* a tool to answer the model; never leaves `Tool.call`
     ├── Retry             the model should correct its arguments and call again
     └── Failed            the tool cannot do it; calling again will not help
@@ -45,6 +47,19 @@ class McpConnectError(ToolsetError, ConnectionError):
         super().__init__(f"MCP server {alias!r} {problem}")
         self.alias = alias
         self.problem = problem
+
+
+class McpLockError(ToolsetError, ValueError):
+    """The file of approved MCP tools cannot be used. The message names it and the fix."""
+
+
+class McpRequestError(ToolsetError):
+    """An MCP server answered a request with an error, or with what cannot be read."""
+
+    def __init__(self, problem: str, code: int | None = None) -> None:
+        super().__init__(problem)
+        self.code = code
+        """The protocol's error code, if the server sent one."""
 
 
 class ToolSignal(ToolsetError):

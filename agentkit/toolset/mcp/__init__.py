@@ -9,6 +9,8 @@ connection.py  McpConnection: connected, listed, called, started again
 link.py        one life of a session, and the task that owns it; stdio.py, process.py, wire.py
 listing.py     all pages, each tool judged by itself; names.py: legal everywhere
 results.py     what a model reads of a result
+trust/         what is odd about a server's words, and who has approved them
+reading.py     resources and prompts: resources.py, prompts.py, paging.py
 Importing this package does not load the MCP SDK.
 """
 
@@ -16,5 +18,6 @@ from __future__ import annotations
 
 from agentkit.toolset.mcp.connection import McpConnection, McpTool, connect_all
 from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.mcp.trust import Trust
 
-__all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
+__all__ = ["McpConnection", "McpServer", "McpTool", "Trust", "connect_all"]
