@@ -75,8 +75,12 @@ def test_the_same_note_again_is_kept_once_so_that_a_repeated_call_does_no_harm(t
     assert tools.add_note("x", ("b", "a")) == "kept as note 1"
     assert tools.add_note("x ", ("a", "b")) == "kept already, as note 1"
     assert tools.add_note("x") == "kept as note 2"
-    tools.replace_note(1, "y")
+    assert tools.replace_note(1, "y") == "kept as note 3, which replaces note 1"
+    assert tools.replace_note(1, "y") == "kept already, as note 3, which replaces note 1"
     assert tools.add_note("x", ("a", "b")) == "kept as note 4"
+    assert tools.replace_note(4, "z") == "kept as note 5, which replaces note 4"
+    with pytest.raises(Refused, match="note 5 says the same already; nothing was replaced"):
+        tools.replace_note(3, "z")
 
 
 @settings(

@@ -91,12 +91,13 @@ class NoteStore:
             Refused: no note to replace, or it is replaced already; no room.
         """
         with self._database.turn("writes", _MAX_SECONDS):
-            if replaces is not None:
-                self._check_current(replaces)
             same = self._database.one(
-                f"SELECT id FROM notes WHERE text = ? AND tags = ? AND {_CURRENT} ORDER BY id",
-                (text, _joined(tags)),
+                f"SELECT id, replaces FROM notes WHERE text = ? AND tags = ? AND {_CURRENT} "
+                "ORDER BY replaces IS NOT ?, id",
+                (text, _joined(tags), replaces),
             )
+            if replaces is not None and not (same and same[1] == replaces):
+                self._check_current(replaces)
             if same:
                 return same[0], False
             return self._insert(text, tags, replaces), True

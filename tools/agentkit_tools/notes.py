@@ -103,9 +103,9 @@ class NoteTools:
     def replace_note(self, id: _Id, text: _Text, tags: _Tags = ()) -> str:
         """Keep a note that takes the place of an older one. The older one can still be read."""
         number, is_new = self._store.add(_checked(text), _checked_tags(tags), replaces=id)
-        if not is_new:
+        if not is_new and self._store.get(number)[0].replaces != id:
             raise Refused(f"note {number} says the same already; nothing was replaced")
-        return f"kept as note {number}, which replaces note {id}"
+        return f"kept{'' if is_new else ' already,'} as note {number}, which replaces note {id}"
 
     def list_notes(self, after: _After = 0, tag: _Tag = "") -> str:
         """List notes, oldest first, a line each. A later note may replace an earlier one."""

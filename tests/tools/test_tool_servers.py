@@ -1,0 +1,224 @@
+"""What all our servers have in common: their listing, their two transports, their command lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.server import MCPServer
+
+from agentkit.toolset import McpServer, Toolset
+from agentkit_tools import files, notes, search
+from agentkit_tools._note_store import NoteStore
+from agentkit_tools._root import Root
+from agentkit_tools._scan import Scan
+from agentkit_tools._serve import READS, make_server, strict_tool
+from agentkit_tools._snapshots import Index
+
+TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+
+pytestmark = pytest.mark.timeout(90)
+
+LIMITS = {"max_text_bytes": 1_000_000, "max_seconds": 10.0}
+
+
+@contextlib.contextmanager
+def built(name: str, folder: Path) -> Iterator[MCPServer]:
+    with Root(folder) as root, contextlib.ExitStack() as stack:
+        match name:
+            case "files":
+                yield files.build_server(root)
+            case "search":
+                index = Index(":memory:", "x", **LIMITS)
+                stack.callback(index.close)
+                yield search.build_server(index, Scan(root, **LIMITS))
+            case "notes":
+                store = NoteStore(":memory:")
+                stack.callback(store.close)
+                yield notes.build_server(store)
+
+
+WRITING = {
+    "files": {
+        "delete_file": (True, False),
+        "edit_file": (True, False),
+        "make_folder": (False, True),
+        "move_file": (True, False),
+        "write_file": (True, False),
+    },
+    "search": {"refresh": (False, True)},
+    "notes": {"add_note": (False, True), "replace_note": (False, True)},
+}
+"""Which tools change something, and whether they destroy and may be repeated. The rest reads."""
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("name", WRITING)
+async def test_a_listing_is_sorted_described_bounded_and_says_what_changes(name, mode, folder):
+    with built(name, folder) as server:
+        async with asyncio.timeout(30), Client(server, mode=mode) as client:
+            listed = await client.list_tools()
+    names = [tool.name for tool in listed.tools]
+    assert names == sorted(names)
+    if mode == "auto":
+        assert (listed.ttl_ms, listed.cache_scope) == (3_600_000, "public")
+    for tool in listed.tools:
+        assert tool.description
+        assert tool.input_schema["additionalProperties"] is False
+        hints = tool.annotations
+        assert hints.open_world_hint is False
+        assert hints.read_only_hint is (tool.name not in WRITING[name])
+        if not hints.read_only_hint:
+            found = (hints.destructive_hint, hints.idempotent_hint)
+            assert found == WRITING[name][tool.name], tool.name
+        for argument, schema in tool.input_schema["properties"].items():
+            assert_bounded(schema, f"{tool.name}.{argument}")
+
+
+def assert_bounded(schema: dict, where: str) -> None:
+    match schema.get("type"):
+        case "string":
+            assert "maxLength" in schema, where
+        case "integer":
+            assert "maximum" in schema, where
+        case "array":
+            assert "maxItems" in schema, where
+            assert_bounded(schema["items"], where)
+        case "boolean":
+            pass
+        case _:
+            assert where == "read_lines.end" or where == "read_text.end", where
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "words"),
+    [
+        ("search", ("search", {"query": "tea"}), "notes/deep/c.md:1-1\n  1| Deep tea."),
+        ("notes", ("add_note", {"text": "tea", "tags": ["a"]}), "kept as note 1"),
+    ],
+)
+async def test_a_server_over_stdio_lists_the_same_bytes_and_answers(
+    name, call, words, folder, tmp_path
+):
+    """The listing is that of a server in this process, which has another hash seed."""
+    with built(name, folder) as server:
+        async with McpServer(alias="it", server=server).connect() as connection:
+            digest = Toolset(connection.tools).digest
+    place = folder if name == "search" else tmp_path / "notes.db"
+    there = McpServer(
+        alias="it",
+        command=[sys.executable, "-m", f"agentkit_tools.{name}", str(place)],
+        env={"PYTHONPATH": TOOLS_FOLDER, "PYTHONHASHSEED": "7"},
+        connect_timeout_s=60,
+    )
+    async with asyncio.timeout(80), there.connect() as connection:
+        assert connection.warnings == ()
+        output = await connection.call(*call)
+        assert not output.is_error
+        assert words in output.content
+        assert Toolset(connection.tools).digest == digest
+        assert connection.warnings == ()
+
+
+async def test_over_http_it_answers_on_the_loopback_to_local_pages_only(folder):
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "agentkit_tools.files", str(folder), "--http", "0"),
+        env={"PYTHONPATH": TOOLS_FOLDER},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(80):
+            line = (await process.stderr.readline()).decode()
+            url = line.rsplit(" ", 1)[1].strip()
+            assert url.startswith("http://127.0.0.1:")
+            async with Client(url) as client:
+                result = await client.call_tool("read_lines", {"path": "a.txt", "end": 1})
+                assert "1| one" in result.content[0].text
+                result = await client.call_tool("read_lines", {"path": "file_link"})
+                assert result.is_error
+            async with httpx2.AsyncClient() as plain:
+                request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+                accepts = {"accept": "application/json, text/event-stream"}
+                for header in ({"host": "evil.example"}, {"origin": "http://evil.example"}):
+                    refused = await plain.post(url, json=request, headers=accepts | header)
+                    assert refused.status_code in (403, 421)
+            process.send_signal(signal.SIGTERM)
+            out, err = await process.communicate()
+            assert out == b""
+            assert b"Traceback" not in err
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def test_a_port_that_is_taken_or_none_is_said(folder, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert files.main([str(folder), "--http", str(port)]) == 2
+    assert f"cannot listen on port {port}: Address already in use" in capsys.readouterr().err
+    for bad in ("65536", "-1", "x", "1e3", "²"):
+        with pytest.raises(SystemExit):
+            files.main([str(folder), f"--http={bad}"])
+        assert "is no port; use a number from 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", [files, notes, search])
+def test_help_names_every_option(module, capsys):
+    with pytest.raises(SystemExit) as ended:
+        module.main(["--help"])
+    assert ended.value.code == 0
+    out = capsys.readouterr().out
+    assert f"python -m agentkit_tools.{module.__name__.rsplit('.', 1)[1]}" in out
+    assert "--http PORT" in out
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_an_unexpected_error_shows_nothing_of_itself_and_a_refusal_all(is_async):
+    from agentkit_tools._errors import Refused
+
+    def act(what: str) -> str:
+        """Do it."""
+        if what == "refuse":
+            raise Refused("use another thing")
+        return {"good": "fine"}[what]
+
+    async def act_later(what: str) -> str:
+        """Do it."""
+        return act(what)
+
+    act_later.__name__ = "act"
+    tool = strict_tool(act_later if is_async else act, annotations=READS, explain="so: {}".format)
+    async with Client(make_server("x", "x", [tool]), mode="legacy") as client:
+        answers = [
+            (await client.call_tool("act", {"what": what})).content[0].text
+            for what in ("good", "refuse", "secret")
+        ]
+        assert answers == [
+            "fine",
+            "Error executing tool act: so: use another thing",
+            "Error executing tool act",
+        ]
+        many = await client.call_tool("act", {f"extra{n}\n{'x' * 99}": n for n in range(50)})
+        assert "and 46 more" in many.content[0].text
+        assert len(many.content[0].text) < 1000
+        assert "\n" not in many.content[0].text
+
+
+def test_the_servers_leave_the_working_folder_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert notes.main([str(tmp_path / "no" / "notes.db")]) == 2
+    assert os.listdir(tmp_path) == []
