@@ -300,6 +300,9 @@ async def test_a_question_waits_on_while_others_are_answered() -> None:
     assert shop.sold == ["1 shoes of size L"]
     second = caught.value.paused
     assert [each.id for each in second.pending] == [hats.id]
+    turn = second.runs[0].open_turn
+    assert turn is not None
+    assert turn.answers == {}  # what a person said is not kept once the server has it
     result = await agent.resume(second, {hats.id: Accept({"size": "S"})})
     assert results(result) == ["sold 1 hats of size S", "sold 1 shoes of size L"]
     assert shop.sold == ["1 shoes of size L", "1 hats of size S"]
@@ -333,14 +336,22 @@ async def test_a_paused_question_is_in_the_event_and_an_abandoned_one_says_so() 
 
 
 @ERAS
-async def test_calls_of_a_server_that_asks_are_answered_each_by_its_own(protocol: Any) -> None:
+async def test_a_question_is_answered_for_the_call_that_it_belongs_to(protocol: Any) -> None:
     """An old server's question names no call, so its calls are made one at a time."""
+
+    class ByCall(Agent[None, str]):
+        """You shop."""
+
+        async def elicit(
+            self, question: Question, context: ToolContext[Any]
+        ) -> Accept | Deny | None:
+            await asyncio.sleep(0)
+            return Accept({"size": context.call_id[-1]})
+
     shop = Shop()
-    calls = [Call("shop__buy", {"what": f"hat{i}"}) for i in range(5)]
-    agent = Decided(model=ScriptedModel([calls, "Done."]), tools=[shop.open(protocol)])
-    agent.answer = Accept({"size": "M"})
-    result = await agent.run("Go.")
-    assert results(result) == [f"sold 1 hat{i} of size M" for i in range(5)]
+    calls = [Call("shop__buy", {"what": f"hat{i}"}) for i in range(1, 6)]
+    agent = ByCall(model=ScriptedModel([calls, "Done."]), tools=[shop.open(protocol)])
+    assert results(await agent.run("Go.")) == [f"sold 1 hat{i} of size {i}" for i in range(1, 6)]
 
 
 async def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
