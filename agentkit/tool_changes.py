@@ -230,9 +230,10 @@ def _text(event: ToolsChanged | ServerFailed) -> str:
         "changed": event.changed,
     }
     what = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items() if names)
-    where = "shown from here on" if event.is_shown else "shown in the next epoch"
+    where = "from here on" if event.is_shown else "with its next epoch"
+    shown = f"the model has what was added {where}; " if event.added else ""
     cost = "" if event.usd is None else f", {event.usd:.4f} USD"
     return (
         f"MCP server {event.server!r} has other tools than the conversation was shown ({what}); "
-        f"what was added is {where}; a new epoch now would write {event.tokens} tokens{cost}"
+        f"{shown}a new epoch now would write {event.tokens} tokens{cost}"
     )
