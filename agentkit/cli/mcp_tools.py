@@ -1,4 +1,4 @@
-"""`agentkit mcp`: the tools of an agent's MCP servers, listed and called without a model."""
+"""`agentkit mcp`: the MCP servers of an agent, without a model."""
 
 from __future__ import annotations
 
@@ -11,32 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentkit.cli import options
-from agentkit.cli.failures import fail, failures_as_exit_codes, say
+from agentkit.cli.failures import fail, failures_as_exit_codes
+from agentkit.cli.mcp_content import prompts, resources
+from agentkit.cli.mcp_list import list_tools
+from agentkit.cli.mcp_lock import diff, lock
 
 if TYPE_CHECKING:
     from agentkit.cli.agents import AnyAgent
     from agentkit.toolset import ToolOutput
     from agentkit.toolset.mcp import McpTool
 
-mcp = typer.Typer(no_args_is_help=True, help="The tools of an agent's MCP servers.")
-
-
-@mcp.command("list")
-def list_tools(where: options.Where, as_json: options.AsJson = False) -> None:
-    """Connect an agent's MCP servers, and list their tools."""
-    from agentkit.cli.agents import load_agent
-
-    with failures_as_exit_codes():
-        found = asyncio.run(_listed(load_agent(where)))
-        if as_json:
-            typer.echo(json.dumps([_tool_json(tool) for tool in found.values()], indent=2))
-            return
-        if not found:
-            say("the agent has no MCP servers, or they have no tools")
-        width = max((len(name) for name in found), default=0)
-        for name, tool in found.items():
-            summary = tool.spec.description.strip().partition("\n")[0]
-            typer.echo(f"{name:<{width}}  {summary}".rstrip())
+mcp = typer.Typer(no_args_is_help=True, help="MCP servers: their tools, and whether to trust them.")
+mcp.command("list")(list_tools)
 
 
 @mcp.command()
@@ -64,6 +50,10 @@ def call(
             raise typer.Exit(1)
 
 
+for _command in (lock, diff, resources, prompts):
+    mcp.command()(_command)
+
+
 def _object(text: str) -> Mapping[str, object]:
     try:
         value = json.loads(text)
@@ -72,11 +62,6 @@ def _object(text: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         fail(f"the arguments must be one JSON object, got {text!r}", code=2)
     return value
-
-
-async def _listed(agent: AnyAgent) -> dict[str, McpTool]:
-    async with _connected(agent) as tools:
-        return tools
 
 
 async def _called(agent: AnyAgent, name: str, arguments: Mapping[str, object]) -> ToolOutput:
@@ -104,13 +89,3 @@ async def _connected(agent: AnyAgent) -> AsyncIterator[dict[str, McpTool]]:
         toolset = team.toolset
         found = [toolset.get(name) for name in toolset.names]
         yield {tool.spec.name: tool for tool in found if isinstance(tool, McpTool)}
-
-
-def _tool_json(tool: McpTool) -> dict[str, Any]:
-    return {
-        "name": tool.spec.name,
-        "original_name": tool.original_name,
-        "source": tool.spec.source,
-        "description": tool.spec.description,
-        "parameters": tool.spec.parameters,
-    }

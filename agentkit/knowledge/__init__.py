@@ -5,7 +5,8 @@ snapshot.py    one version, immutable, in one SQLite file; index.py: its full-te
 chunks.py      documents, ETags, chunks; store.py: the log of versions
 changes.py     what changed, and the message that tells a model
 catch_up.py    brings a conversation to the latest version: by that message, or by a new epoch
-webhook.py     the body of a webhook; search_tool.py: knowledge as a tool
+webhook.py     the body of a webhook; mcp_feed.py: documents out of an MCP server
+search_tool.py knowledge as a tool
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from agentkit.knowledge.changes import (
 from agentkit.knowledge.chunks import Chunk
 from agentkit.knowledge.errors import KnowledgeError
 from agentkit.knowledge.knowledge import Knowledge, Loader
+from agentkit.knowledge.mcp_feed import FeedReport, McpFeed
 from agentkit.knowledge.snapshot import Snapshot
 
 __all__ = [
@@ -30,9 +32,11 @@ __all__ = [
     "Change",
     "Changed",
     "Chunk",
+    "FeedReport",
     "Knowledge",
     "KnowledgeError",
     "Loader",
+    "McpFeed",
     "Snapshot",
     "Withdrawn",
     "as_message",

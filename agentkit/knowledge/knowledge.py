@@ -68,6 +68,12 @@ class Knowledge:
         """Add or change many documents by URI in one step."""
         return self._store.write({uri: Source(uri, text) for uri, text in documents.items()})
 
+    def update(self, changes: Mapping[str, str | None]) -> int:
+        """Add, change and withdraw (None) documents by URI in one step, and return the version."""
+        return self._store.write(
+            {uri: None if text is None else Source(uri, text) for uri, text in changes.items()}
+        )
+
     def remove(self, uri: str) -> int:
         """Withdraw a document, and return the latest version. One that is not there is no change.
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.canonical import canonical_json
+from agentkit.toolset.mcp.describing import describe_change
 from agentkit.toolset.tool import ToolSpec
 
 _MOST_CHARS = 20_000
@@ -46,9 +46,10 @@ def compare(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> To
     )
 
 
-def _unordered(spec: ToolSpec) -> object:
+def _unordered(spec: ToolSpec) -> bytes:
     """What is left of a spec when the order of its lists says nothing."""
-    return _sorted(json.loads(spec.bytes))
+    # Bytes: Python takes True and 1 for equal, and no model does.
+    return canonical_json(_sorted(json.loads(spec.bytes)))
 
 
 def _sorted(value: object) -> object:
@@ -65,14 +66,6 @@ def describe(
     before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec], names: Iterable[str]
 ) -> str:
     """Return how tools differ, line by line; bounded, since their words are the server's."""
-    lines: list[str] = []
-    for name in names:
-        old, new = _lines(before[name]), _lines(after[name])
-        lines += difflib.unified_diff(old, new, name, f"{name} now", lineterm="", n=1)
-    text = "\n".join(lines)
+    diffs = (describe_change(before[name], after[name], name) for name in names)
+    text = "\n".join(diff for diff in diffs if diff)
     return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}\n... (cut)"
-
-
-def _lines(spec: ToolSpec) -> list[str]:
-    schema = json.dumps(spec.parameters, indent=1, ensure_ascii=False)
-    return [*spec.description.splitlines(), *schema.splitlines()]

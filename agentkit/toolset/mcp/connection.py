@@ -55,6 +55,7 @@ class McpConnection(ReadsContent):
         self._failure: McpConnectError | None = None
         self._notes: list[str] = []
         self._link: McpLink | None = None
+        self._n_links = 0
         self._opening = asyncio.Lock()
         self._is_closed = False
         self._protocol = server.protocol
@@ -225,6 +226,10 @@ class McpConnection(ReadsContent):
             if self._is_closed:
                 await link.close(hurry=True)
                 raise self._closed_error()
+            if self._n_links:
+                self.resources_changed.set()  # or may have, while nobody heard
+            link.resources_changed = self.resources_changed
+            self._n_links += 1
             self._link, self.error = link, None
             return link
 

@@ -94,7 +94,7 @@ class ToolLists:
 
     async def _ask(self, link: McpLink) -> Listing:
         from mcp import MCPError
-        from mcp_types import INVALID_PARAMS
+        from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
         async def request(method: str, params: dict[str, object]) -> Mapping[str, object]:
             return await link.request(method, params, None)
@@ -110,6 +110,8 @@ class ToolLists:
             # A cursor that has become invalid: the list has changed between two pages.
             return await list_tools(alias, selection, request)
         except MCPError as error:
+            if error.code == METHOD_NOT_FOUND:  # it has resources or prompts only
+                return Listing(tools=(), warnings=())
             problem = f"could not list its tools: {error.message}"
             if not link.is_alive:
                 problem += f"; it {await link.problem()}"

@@ -12,7 +12,8 @@ def test_tools_are_listed_and_called_without_a_model(cli: Cli, tmp_path: Path) -
     (tmp_path / "note.md").write_text("first line\nsecond line\n")
     listed = cli("mcp", "list", "cli_app:Served", "--json")
     assert listed.exit_code == 0, listed.output
-    names = [tool["name"] for tool in json.loads(listed.stdout)]
+    (server,) = json.loads(listed.stdout)["servers"]
+    names = [tool["name"] for tool in server["tools"]]
     assert "files__read_lines" in names
     called = cli("mcp", "call", "cli_app:Served", "files__read_lines", '{"path": "note.md"}')
     assert called.exit_code == 0, called.output

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agentkit.toolset.errors import McpConnectError, McpLockError
+from agentkit.toolset.mcp.describing import describe_change
 from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection
 from agentkit.toolset.mcp.names import final_names
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.trust.diff import LockDifference, compare, describe_change
+from agentkit.toolset.mcp.trust.diff import LockDifference, compare
 from agentkit.toolset.mcp.trust.flag import Flag
 from agentkit.toolset.mcp.trust.lock import ApprovedTool, McpLock
 from agentkit.toolset.mcp.trust.scan import flags_of_tool

@@ -15,7 +15,7 @@ _SEPARATORS = re.compile(r"[\s._/-]+")
 _DIGITS = str.maketrans("01", "ol")
 _LEAST = 7
 """Shorter names are near to each other by chance."""
-_NAME = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+(?![\w-])")
+_NAME = re.compile(r"(?<![\w-])[A-Za-z][A-Za-z0-9]*(?:[_-]+[A-Za-z0-9]+)+(?![\w-])")
 """A word that can only be a name: `read_file`, and not `search`."""
 _REDIRECTS = re.compile(
     r"\b(?:instead|rather than|never use|(?:do not|don't) (?:use|call)|(?:replace|deprecate)[sd]?"

@@ -1,0 +1,54 @@
+"""An MCP server that offers what a JSON file says, read anew for each request: `from_file.py PATH`.
+
+The file has `tools` (name -> description), and may have `resources` (URI -> text). Without the SDK
+it starts in milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+EMPTY = {"type": "object", "properties": {}}
+
+
+def result_of(method: str, params: dict) -> dict | None:
+    state = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    tools, resources = state.get("tools", {}), state.get("resources", {})
+    match method:
+        case "initialize":
+            return {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}, "resources": {}},
+                "serverInfo": {"name": "from-file", "version": "1.2"},
+                "instructions": state.get("instructions", ""),
+            }
+        case "tools/list":
+            offered = [
+                {"name": name, "description": text, "inputSchema": EMPTY}
+                for name, text in tools.items()
+            ]
+            return {"tools": offered}
+        case "tools/call":
+            return {"content": [{"type": "text", "text": f"called {params['name']}"}]}
+        case "resources/list":
+            return {"resources": [{"uri": uri, "name": uri} for uri in resources]}
+        case "resources/read":
+            uri = params["uri"]
+            return {"contents": [{"uri": uri, "text": resources[uri]}]}
+        case _:
+            return None
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" in request:
+        result = result_of(request["method"], request.get("params") or {})
+        answer = {"jsonrpc": "2.0", "id": request["id"]}
+        if result is None:
+            answer["error"] = {"code": -32601, "message": "Method not found"}
+        else:
+            answer["result"] = result
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
