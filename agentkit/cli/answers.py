@@ -28,11 +28,12 @@ def given_answers(
         paused: the run whose calls wait.
         approve: ids of calls, or `all`.
         deny: ids, or `ID=reason`, or `all=reason`.
-        answer: `ID=text`: the result, where somebody else has run the call.
+        answer: `ID=text`: the values that a server asks for, as JSON; of a call that waits for
+            approval, its result, where somebody else has run it.
     """
     answers: dict[str, Answer] = {}
     for call_id in approve:
-        answers |= dict.fromkeys(_meant(paused, call_id), Approve())
+        answers |= dict.fromkeys(_meant(paused, call_id, is_asked=False), Approve())
     for text in deny:
         call_id, _, reason = text.partition("=")
         answers |= dict.fromkeys(_meant(paused, call_id), Deny(reason))
@@ -40,7 +41,10 @@ def given_answers(
         call_id, equals, content = text.partition("=")
         if not equals:
             fail(f"--answer {text!r} has no text; write --answer ID=TEXT", code=2)
-        answers |= dict.fromkeys(_meant(paused, call_id), Answered(content))
+        asked = [each for each in paused.pending if each.question is not None]
+        keys = {key for each in asked for key in (each.id, each.call.id)}
+        for meant in _meant(paused, call_id):
+            answers[meant] = _values(content) if meant in keys else Answered(content)
     return answers
 
 
@@ -64,9 +68,18 @@ def pending_text(pending: PendingCall) -> str:
     return f"{'/'.join(pending.path)} wants to call {pending.call.name} with {arguments or '{}'}"
 
 
-def _meant(paused: PausedRun, call_id: str) -> list[str]:
-    pending = [each.id for each in paused.pending]
-    return pending if call_id == EVERY else [call_id]
+def _meant(paused: PausedRun, call_id: str, *, is_asked: bool = True) -> list[str]:
+    """Return the full ids that an option is for. `all` may leave out what servers have asked."""
+    if call_id == EVERY:
+        return [each.id for each in paused.pending if is_asked or each.question is None]
+    return [call_id]
+
+
+def _values(text: str) -> Accept:
+    try:
+        return Accept(text)
+    except ConfigurationError:
+        fail(f"the answer to a question is a JSON object, not {text!r:.200}", code=2)
 
 
 def _not_asked(paused: PausedRun) -> Mapping[str, Answer]:

@@ -69,7 +69,10 @@ def resume(
     ] = None,
     answer: Annotated[
         list[str] | None,
-        typer.Option(help="Result of a call that somebody else has run.", metavar="ID=TEXT"),
+        typer.Option(
+            help="Result of a call that somebody else has run; JSON for what a server asks.",
+            metavar="ID=TEXT",
+        ),
     ] = None,
     watch: options.Watch = False,
     as_json: options.AsJson = False,
@@ -183,5 +186,13 @@ def _say_what_waits(paused: PausedRun, where: str, *, is_kept: bool) -> None:
         say("the run waits, and is lost: without a journal nobody can go on with it")
         return
     go_on = f"agentkit resume {paused.run_id} {where}"
-    said = " --approve ID, or --deny ID=REASON" if paused.pending else ""
+    said = _options_for(paused)
     say(f"the run waits; go on with: {go_on}{said}")
+
+
+def _options_for(paused: PausedRun) -> str:
+    """The options that answer what waits."""
+    is_asked = {each.question is not None for each in paused.pending}
+    named = {False: "--approve ID", True: "--answer ID=JSON"}
+    known = [named[each] for each in sorted(is_asked)]
+    return f" {', '.join(known)}, or --deny ID=REASON" if known else ""
