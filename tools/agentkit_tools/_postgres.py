@@ -75,13 +75,17 @@ class _Session:
     """One connection, for one request."""
 
     def __init__(self, request: Mapping[str, Any], timeout_s: float) -> None:
-        from psycopg import pq
+        from psycopg import ProgrammingError, pq
         from psycopg.conninfo import make_conninfo
 
         self._pq = pq
-        info = make_conninfo(
-            request["url"], connect_timeout=_CONNECT_TIMEOUT_S, application_name="agentkit-sql"
-        )
+        try:
+            info = make_conninfo(
+                request["url"], connect_timeout=_CONNECT_TIMEOUT_S, application_name="agentkit-sql"
+            )
+        except ProgrammingError:
+            # What libpq says repeats the URL, with its password.
+            raise Refused("cannot connect: the URL of the database is not valid") from None
         self.connection: PGconn = pq.PGconn.connect(info.encode())
         if self.connection.status != pq.ConnStatus.OK:
             raise Refused(f"cannot connect: {_said(self.connection.error_message)}")
@@ -210,7 +214,8 @@ def _tables(session: _Session) -> str:
     rows = session.do(
         "SELECT CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' "
         "WHEN 'f' THEN 'foreign table' ELSE 'table' END, "
-        "quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.reltuples::bigint "
+        "quote_ident(n.nspname) || '.' || quote_ident(c.relname), "
+        "CASE WHEN c.relkind IN ('r', 'm') THEN c.reltuples::bigint END "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition "
         "AND n.nspname NOT IN ('pg_catalog', 'information_schema') "
@@ -228,7 +233,8 @@ def _tables(session: _Session) -> str:
 def _described(session: _Session, table: str) -> str:
     ((oid,),) = session.do("SELECT to_regclass($1)::oid::text", (table,))
     found = session.do(
-        "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), c.reltuples::bigint "
+        "SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), "
+        "CASE WHEN c.relkind IN ('r', 'm') THEN c.reltuples::bigint END "
         "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1::oid "
         "AND has_table_privilege(c.oid, 'SELECT')",
         (oid,),
