@@ -49,11 +49,13 @@ from agentkit.saved import Answered, Approve, Deny, PausedRun, PendingCall
 from agentkit.stream import RunStream
 from agentkit.team import FanOut, Task, fan_out, subagent
 from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
+from agentkit.toolset.caller import Accept, Question, SamplingRequest
 from agentkit.toolset.mcp import McpServer
 from agentkit.usage import Timing, Usage
 from agentkit.warn import MissingDescriptionWarning
 
 __all__ = [
+    "Accept",
     "Agent",
     "AgentkitError",
     "Answered",
@@ -93,12 +95,14 @@ __all__ = [
     "PausedRun",
     "PendingCall",
     "PriceUnknown",
+    "Question",
     "RequestRefused",
     "Retry",
     "RunError",
     "RunRecord",
     "RunResult",
     "RunStream",
+    "SamplingRequest",
     "Settings",
     "Task",
     "Timing",
