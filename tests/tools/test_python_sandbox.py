@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,40 +14,11 @@ import pytest
 
 from agentkit_tools._errors import Refused
 from agentkit_tools._sandbox import Interpreter, Outcome, Sandbox
+from tests.tools.programs import has_namespaces, interpreter
 
 pytestmark = pytest.mark.timeout(120)
 
 MIB = 1024 * 1024
-
-
-def _has_namespaces() -> bool:
-    try:
-        anyio.run(Sandbox().check)
-    except Refused:
-        return False
-    return True
-
-
-HAS_NAMESPACES = _has_namespaces()
-_needs_namespaces = pytest.mark.skipif(
-    not HAS_NAMESPACES, reason="this system makes no namespaces for this user"
-)
-namespaces = pytest.param("namespaces", marks=_needs_namespaces)
-
-
-def interpreter(isolation: str) -> Interpreter:
-    """As root, a program without namespaces is another user, who may not read root's Python."""
-    if isolation == "namespaces" or os.getuid() != 0 or _all_may_read(Interpreter.own()):
-        return Interpreter.own()
-    found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
-    if found is None:
-        pytest.skip("no Python that every user may run")
-    return Interpreter.at(found)
-
-
-def _all_may_read(own: Interpreter) -> bool:
-    path = Path(own.command[0])
-    return all(folder.stat().st_mode & 1 for folder in path.parents)
 
 
 def sandbox(isolation: str, **limits: int) -> Sandbox:
@@ -68,8 +38,16 @@ async def run(
     return await sandbox(isolation, **limits).run(code, timeout_s=timeout_s, wanted=list(wanted))
 
 
-both = pytest.mark.parametrize("isolation", [namespaces, "limits"])
-isolated = pytest.mark.parametrize("isolation", [namespaces])
+both = pytest.mark.parametrize("isolation", ["namespaces", "limits"])
+isolated = pytest.mark.parametrize("isolation", ["namespaces"])
+
+
+@pytest.fixture(autouse=True)
+def _skip_without_namespaces(request: pytest.FixtureRequest) -> None:
+    if "isolation" not in request.fixturenames:
+        return
+    if request.getfixturevalue("isolation") == "namespaces" and not has_namespaces():
+        pytest.skip("this system makes no namespaces for this user")
 
 
 def sleeping(isolation: str, mark: str) -> str:

@@ -1,0 +1,39 @@
+"""What the tests of programs need: whether there are namespaces, and a Python for each case."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from pathlib import Path
+
+import anyio
+import pytest
+
+from agentkit_tools._errors import Refused
+from agentkit_tools._sandbox import Interpreter, Sandbox
+
+
+@functools.cache
+def has_namespaces() -> bool:
+    """Whether this system makes them for this user."""
+    try:
+        anyio.run(Sandbox().check)
+    except Refused:
+        return False
+    return True
+
+
+def interpreter(isolation: str) -> Interpreter:
+    """As root, a program without namespaces is another user, who may not read root's Python."""
+    if isolation == "namespaces" or os.getuid() != 0 or _all_may_read(Interpreter.own()):
+        return Interpreter.own()
+    found = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if found is None:
+        pytest.skip("no Python that every user may run")
+    return Interpreter.at(found)
+
+
+def _all_may_read(own: Interpreter) -> bool:
+    path = Path(own.command[0])
+    return all(folder.stat().st_mode & 1 for folder in path.parents)
