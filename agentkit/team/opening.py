@@ -35,6 +35,7 @@ async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
     try:
         await _open(connections)
         _log_warnings(connections, logged)
+        _log_look_alikes(connections)
         yield OpenTeam(plan, ServedTools(connections)).team
     finally:
         _log_warnings(connections, logged)
@@ -116,6 +117,24 @@ def _log_warnings(connections: list[McpConnection], logged: set[tuple[str, str]]
             if entry not in logged:
                 logged.add(entry)
                 _LOGGER.warning("MCP server %r: %s", *entry)
+
+
+def _log_look_alikes(connections: list[McpConnection]) -> None:
+    """Log what is odd about the tools of servers beside each other.
+
+    It takes a while. Where no server was asked for its list, that was done when one was.
+    """
+    if all(each.about is None for each in connections):
+        return
+    from agentkit.toolset.mcp.trust.look_alikes import between
+
+    tools = {
+        each.server.alias: [(tool.original_name, tool.spec) for tool in each.tools]
+        for each in connections
+    }
+    for flag in between(tools):
+        if flag.severity != "note":
+            _LOGGER.warning("MCP servers beside each other: %s", flag)
 
 
 def _own_tools(plan: Plan, served: ToolsByServer) -> tuple[Tool, ...]:

@@ -23,7 +23,7 @@ from agentkit.toolset.mcp.link import McpLink, ServerEnded
 from agentkit.toolset.mcp.listing_cache import ListingCache
 from agentkit.toolset.mcp.lists import ToolLists
 from agentkit.toolset.mcp.mcp_tool import McpTool
-from agentkit.toolset.mcp.offered import OfferedTools
+from agentkit.toolset.mcp.offered import CallRefused, OfferedTools
 from agentkit.toolset.mcp.reading import ReadsContent
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.threads import run_in_thread
@@ -138,9 +138,28 @@ class McpConnection(ReadsContent):
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
         try:
-            return await make_call(self.server, self._live_link, name, arguments, caller)
+            return await make_call(
+                self.server, lambda: self._link_to_call(name), name, arguments, caller
+            )
+        except CallRefused as error:
+            return ToolOutput.error(str(error))
         finally:
             self._lists.called()
+
+    async def _link_to_call(self, name: str) -> McpLink:
+        """The live link, unless the tool is there not what was approved.
+
+        A restart, or the start of a server whose list was kept, has listed its tools again.
+
+        Raises:
+            McpConnectError: there is none.
+            CallRefused: the tool has changed since it was approved.
+        """
+        link = await self._live_link()
+        if self.server.trust.lock is not None and link.list_changed.is_set():
+            await self._lists.take_new(link)
+        self.offered.check_call(name)
+        return link
 
     async def ask(self, method: str, params: dict[str, object]) -> Mapping[str, object]:
         """Send a request that is no call, and return its raw result.
@@ -184,7 +203,7 @@ class McpConnection(ReadsContent):
     def may_have_changed(self) -> bool:
         """Whether `recheck` has anything to do."""
         if self._link is None:
-            return self.error is not None
+            return self.error is not None or self._lists.is_stale
         return self._link.is_alive and self._lists.is_due(self._link)
 
     async def recheck(self) -> None:
@@ -200,7 +219,8 @@ class McpConnection(ReadsContent):
 
     def _try_again(self) -> None:
         is_under_way = self._retry is not None and not self._retry.done()
-        if self.error is None or is_under_way or self.backoff.left_s > 0 or self._is_closed:
+        has_reason = self.error is not None or self._lists.is_stale
+        if not has_reason or is_under_way or self.backoff.left_s > 0 or self._is_closed:
             return
         self._retry = asyncio.create_task(self._reconnect(), name=f"mcp-retry-{self.server.alias}")
 

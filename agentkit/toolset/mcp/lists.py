@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Mapping
 
 from agentkit.toolset.errors import McpConnectError
@@ -13,6 +15,9 @@ from agentkit.toolset.mcp.relisting import Relisting
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread
+
+_AFTER_FAILURE_S = 30.0
+"""A list whose time is over, and that cannot be had, is asked for again then."""
 
 
 class ToolLists:
@@ -30,6 +35,7 @@ class ToolLists:
         self._cache = cache
         self._relisting = Relisting(server, self._ask)
         self._notes: list[str] = []
+        self._stale_at_s = math.inf
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -50,6 +56,7 @@ class ToolLists:
         )
         if kept is not None:
             self._take(kept)
+            self._stale_at_s = _now_s() + kept.ttl_s
         return kept is not None
 
     async def take_first(self, link: McpLink) -> None:
@@ -58,13 +65,19 @@ class ToolLists:
         Raises:
             McpConnectError: it has none, or one that does not fit the settings.
         """
-        await self._keep(self._take(await self._relisting.first(link)))
+        listing = self._take(await self._relisting.first(link))
+        self._note_age(listing)
+        await self._keep(listing)
 
     async def take_new(self, link: McpLink, *, is_forced: bool = False) -> None:
         """Take the list anew if a change was announced, or is asked for. Never fails."""
-        listing = await self._relisting.listing(link, is_forced=is_forced)
+        is_stale = self.is_stale
+        if is_stale:
+            self._stale_at_s = _now_s() + _AFTER_FAILURE_S
+        listing = await self._relisting.listing(link, is_forced=is_forced or is_stale)
         if listing is None:
             return
+        self._note_age(listing)
         try:
             taken = self._take(listing)
         except McpConnectError as error:  # its lock was damaged meanwhile
@@ -77,9 +90,20 @@ class ToolLists:
         """Note that a call has just ended."""
         self._relisting.called()
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether the time is over for which the list may be used without asking again."""
+        return _now_s() >= self._stale_at_s
+
     def is_due(self, link: McpLink) -> bool:
         """Whether there may be news."""
-        return self._relisting.is_due(link)
+        return self.is_stale or self._relisting.is_due(link)
+
+    def _note_age(self, listing: Listing) -> None:
+        given_s = self._server.listing_ttl_s
+        ttl_s = listing.ttl_s if given_s is None else given_s
+        # Without a time it holds until the server says otherwise.
+        self._stale_at_s = _now_s() + ttl_s if ttl_s > 0 else math.inf
 
     def _take(self, listing: Listing) -> Listing:
         if not self.offered.is_known:
@@ -116,6 +140,10 @@ class ToolLists:
             if not link.is_alive:
                 problem += f"; it {await link.problem()}"
             raise McpConnectError(alias, problem) from error
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _check_settings(server: McpServer, listing: Listing) -> None:

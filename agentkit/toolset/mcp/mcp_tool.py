@@ -68,8 +68,6 @@ class McpTool:
             return problem
         listed = connection.offered.get(name)
         assert listed is not None, "the server offers it"
-        if listed.refusal:
-            return ToolOutput.error(listed.refusal)
         output = await connection.call(listed.original, arguments, context.caller)
         now = connection.offered.get(name)
         if output.is_error and now is not None and now.spec.bytes != self._spec.bytes:

@@ -11,6 +11,10 @@ from agentkit.toolset.tool import ToolSpec
 _MOST_NOTES = 50
 
 
+class CallRefused(Exception):
+    """A tool may not be called. The text is for the model."""
+
+
 class OfferedTools:
     """The latest list of one server, by final names.
 
@@ -48,6 +52,16 @@ class OfferedTools:
     def get(self, name: str) -> ListedTool | None:
         """Return the tool of this final name, if the server offers it now."""
         return self._tools.get(name)
+
+    def check_call(self, original: str) -> None:
+        """Check that a tool may be called, by the server's own name for it.
+
+        Raises:
+            CallRefused: it is not what was approved.
+        """
+        for tool in self._tools.values():
+            if tool.original == original and tool.refusal:
+                raise CallRefused(tool.refusal)
 
     @property
     def is_known(self) -> bool:

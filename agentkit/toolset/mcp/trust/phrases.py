@@ -154,9 +154,14 @@ RULES = (
 )  # fmt: skip
 
 
+_ANY_NEEDLE = re.compile("|".join(sorted({re.escape(n) for rule in RULES for n in rule.needles})))
+
+
 def phrase_flags(text: str, where: str) -> Iterator[Flag]:
     """Yield a flag for each rule that a text meets; of one kind only the most severe."""
     words = plain(text)
+    if _ANY_NEEDLE.search(words) is None:
+        return
     found: set[FlagKind] = set()
     for rule in RULES:
         if rule.kind in found or not any(needle in words for needle in rule.needles):

@@ -10,6 +10,35 @@ from agentkit.toolset.mcp.trust.hidden import hidden_flags
 from agentkit.toolset.mcp.trust.phrases import phrase_flags
 
 _ORDER = {"danger": 0, "warning": 1, "note": 2}
+_KEYWORDS = frozenset(
+    (
+        *(
+            "type",
+            "string",
+            "integer",
+            "number",
+            "boolean",
+            "object",
+            "array",
+            "null",
+            "properties",
+        ),
+        *(
+            "required",
+            "description",
+            "default",
+            "enum",
+            "items",
+            "anyOf",
+            "oneOf",
+            "allOf",
+            "const",
+        ),
+        *("additionalProperties", "format", "minimum", "maximum", "minLength", "maxLength", "$ref"),
+        *("$defs", "minItems", "maxItems", "pattern", "examples", "uniqueItems"),
+    )
+)
+"""Most texts of a schema are these, and say nothing."""
 _MOST = 100_000
 """Characters of one text that are looked through: a server may send a megabyte to be slow on."""
 
@@ -32,7 +61,8 @@ def flags_of_tool(
     where = f"tool {name!r}"
     found = [*_flags(name, f"{where}, its name"), *_flags(description, where)]
     for place, text in texts_of(parameters):
-        found += _flags(text, f"{where}, {place}")
+        if text not in _KEYWORDS:
+            found += _flags(text, f"{where}, {place}")
     return _in_order(found)
 
 

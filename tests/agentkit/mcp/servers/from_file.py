@@ -1,16 +1,22 @@
 """An MCP server that offers what a JSON file says, read anew for each request: `from_file.py PATH`.
 
-The file has `tools` (name -> description), and may have `resources` (URI -> text). Without the SDK
-it starts in milliseconds.
+The file has `tools` (name -> description), and may have `resources` (URI -> text). A tool `crash`
+ends the server, `announce` says that the tools have changed. It starts in milliseconds.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 EMPTY = {"type": "object", "properties": {}}
+
+
+def send(message: dict) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
 
 
 def result_of(method: str, params: dict) -> dict | None:
@@ -30,6 +36,11 @@ def result_of(method: str, params: dict) -> dict | None:
                 for name, text in tools.items()
             ]
             return {"tools": offered}
+        case "tools/call" if params["name"] == "crash":
+            os._exit(1)
+        case "tools/call" if params["name"] == "announce":
+            send({"method": "notifications/tools/list_changed"})
+            return {"content": []}
         case "tools/call":
             return {"content": [{"type": "text", "text": f"called {params['name']}"}]}
         case "resources/list":
@@ -45,10 +56,9 @@ for line in sys.stdin:
     request = json.loads(line)
     if "id" in request:
         result = result_of(request["method"], request.get("params") or {})
-        answer = {"jsonrpc": "2.0", "id": request["id"]}
+        answer = {"id": request["id"]}
         if result is None:
             answer["error"] = {"code": -32601, "message": "Method not found"}
         else:
             answer["result"] = result
-        sys.stdout.write(json.dumps(answer) + "\n")
-        sys.stdout.flush()
+        send(answer)
