@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentkit.journal import Journal
 from agentkit.observe.team_view import TeamView
-from agentkit.saved import Answers, Approve, Deny, PausedRun
-from agentkit.serving.approval import answers_of, asked, can_ask, forms, is_modern
+from agentkit.saved import Answers, Deny, PausedRun
+from agentkit.serving.approval import agreed, answers_of, asked, can_ask, forms, is_modern
 from agentkit.serving.arguments import problem_with
 from agentkit.serving.conversations import Conversation, Conversations, Forgotten, Waiting
 from agentkit.serving.drive import driven
@@ -107,10 +107,9 @@ class Calls:
 
         def answers(paused: PausedRun) -> Answers:
             is_yes = arguments["decision"] == "approve"
-            answer = Approve() if is_yes else Deny(arguments.get("reason", ""))
-            call = arguments.get("call")
-            meant = [each.id for each in paused.pending] if call is None else [call]
-            return dict.fromkeys(meant, answer)
+            no, call = Deny(arguments.get("reason", "")), arguments.get("call")
+            answers = {each.id: agreed(each) if is_yes else no for each in paused.pending}
+            return answers if call is None else {call: answers.get(call, no)}
 
         return await self._go_on(ctx, arguments["run"], answers)
 
