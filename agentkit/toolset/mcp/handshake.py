@@ -40,7 +40,7 @@ async def problem_of(error: Exception, alias: str, transport: Transport) -> McpC
 async def _agree(session: ClientSession, protocol: Protocol, transport: Transport) -> None:
     """Take the modern protocol if the server knows it, else the old handshake."""
     from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, UNSUPPORTED_PROTOCOL_VERSION
+    from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
 
     if protocol == "auto":
         try:
@@ -48,7 +48,9 @@ async def _agree(session: ClientSession, protocol: Protocol, transport: Transpor
             return
         except (MCPError, ValueError, RuntimeError) as error:
             code = error.code if isinstance(error, MCPError) else None
-            if code in (CONNECTION_CLOSED, REFUSED) or transport.closed.is_set():
+            # The SDK's code for a closed connection says nothing here: servers in TypeScript
+            # answer with it whatever comes before the old handshake.
+            if code == REFUSED or transport.closed.is_set():
                 raise
     try:
         await session.initialize()
