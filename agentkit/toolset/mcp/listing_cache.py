@@ -14,6 +14,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ class ListingCache:
     def load(self, server: McpServer, *, at_any_age: bool = False) -> Listing | None:
         """Return the list that may be used without asking the server; None if there is none.
 
+        Its `ttl_s` is what is left of its time.
+
         Args:
             server: whose list.
             at_any_age: whether an old one is better than none.
@@ -59,7 +62,9 @@ class ListingCache:
             return None
         age_s = self._now() - value["stored_at"]
         ttl_s = listing.ttl_s if server.listing_ttl_s is None else server.listing_ttl_s
-        return listing if at_any_age or 0 <= age_s < ttl_s else None
+        if 0 <= age_s < ttl_s:
+            return replace(listing, ttl_s=ttl_s - age_s)
+        return replace(listing, ttl_s=0.0) if at_any_age else None
 
     def keep(self, server: McpServer, listing: Listing) -> None:
         """Keep a list for as long as the server or the user says; else forget an older one."""

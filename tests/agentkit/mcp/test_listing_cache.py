@@ -193,3 +193,21 @@ async def test_a_server_that_is_not_required_and_not_there_has_the_tools_of_its_
     second = await agent(Call("s__echo", {"text": "x"}), "done").run("x")
     assert second.context.front == first.context.front
     assert "gone" in second.context.messages[2].results[0].content
+
+
+async def test_a_list_whose_time_is_over_is_asked_for_again(tool_file, monkeypatch):
+    """A server that announces nothing is believed for as long as it says, and no longer."""
+    from agentkit.toolset.mcp import lists
+
+    now_s = 1_000.0
+    monkeypatch.setattr(lists, "_now_s", lambda: now_s)
+    tool_file.write(ttl_ms=60_000, announces=False)
+    async with McpConnection(tool_file.server()) as connection:
+        tool_file.set("echo", "new")
+        now_s += 59
+        assert not connection.may_have_changed
+        now_s += 2
+        assert connection.may_have_changed
+        await connection.recheck()
+        assert connection.offered.get("s__new") is not None
+        assert not connection.may_have_changed
