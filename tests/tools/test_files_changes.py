@@ -92,6 +92,28 @@ def test_a_file_that_changes_between_the_look_and_the_write_is_left_alone(
     assert left_over(folder) == []
 
 
+@pytest.mark.parametrize("what", ["write", "move"])
+def test_a_file_that_appears_between_the_look_and_the_write_is_not_overwritten(
+    changes, folder, monkeypatch, what
+):
+    link = os.link
+
+    def meanwhile(*arguments, **options):
+        (folder / "new.txt").write_text("by somebody else\n")
+        link(*arguments, **options)
+
+    monkeypatch.setattr(os, "link", meanwhile)
+    change, *arguments = {
+        "write": (changes.write_file, "new.txt", "mine"),
+        "move": (changes.move_file, "a.txt", "new.txt"),
+    }[what]
+    with pytest.raises(Refused, match="somebody else has just made what is there"):
+        change(*arguments)
+    assert (folder / "new.txt").read_text() == "by somebody else\n"
+    assert (folder / "a.txt").exists()
+    assert left_over(folder) == []
+
+
 def test_edits_through_one_server_are_never_lost(changes, folder):
     (folder / "count.txt").write_text("\n".join(f"line {n}." for n in range(40)))
     with ThreadPoolExecutor(8) as pool:

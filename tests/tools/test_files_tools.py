@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -150,6 +151,23 @@ def test_no_answer_is_so_long_that_a_client_would_cut_it(tools, folder):
     assert answers[0].endswith("[cut here; go on with start=200]")
     assert " more; use a pattern" in answers[1]
     assert "more do not fit; narrow the query or the path" in answers[3]
+
+
+def test_a_folder_with_100_000_files_is_answered_in_time_and_within_bounds():
+    in_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=in_memory) as folder, Root(folder) as root:
+        many = os.open(folder, os.O_RDONLY)
+        for number in range(100_000):
+            os.close(os.open(f"{number:06}", os.O_CREAT | os.O_WRONLY, dir_fd=many))
+        os.close(many)
+        tools = FileTools(root)
+        started = time.process_time()
+        lines = tools.list_files().splitlines()
+        assert (len(lines), lines[-1]) == (501, "[99500 more; use a pattern such as '*.md']")
+        with pytest.raises(Refused) as caught:
+            tools.read_lines("0999999")
+        assert tools.explain(caught.value).endswith("and 99980 more")
+        assert time.process_time() - started < 10
 
 
 def test_every_file_that_is_listed_can_be_read_under_the_name_that_is_shown(tools, folder):

@@ -124,13 +124,12 @@ def test_results_are_narrowed_to_a_folder_or_pattern_and_paged(tools):
 
 
 def test_equal_ranks_are_in_the_order_of_paths_and_lines(root, folder):
+    tools = made(root, folder)
     for name in ("z.txt", "Z.txt", "m.txt"):
         (folder / name).write_text("same words here\n")
-    assert places(made(root, folder).search('"same words"')) == [
-        "Z.txt:1-1",
-        "m.txt:1-1",
-        "z.txt:1-1",
-    ]
+        tools.refresh()
+    assert places(tools.search('"same words"')) == ["Z.txt:1-1", "m.txt:1-1", "z.txt:1-1"]
+    tools._index.close()
 
 
 def test_a_snapshot_answers_the_same_until_it_is_refreshed(tools, folder):

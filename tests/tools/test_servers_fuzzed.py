@@ -42,7 +42,7 @@ def search_server(folder: Path) -> Iterator[MCPServer]:
 
 @contextlib.contextmanager
 def notes_server(folder: Path) -> Iterator[MCPServer]:
-    store = NoteStore(str(folder.parent / "notes.db"))
+    store = NoteStore(":memory:")
     store.add("tea is kept in the left drawer", ("tea",))
     yield notes.build_server(store)
     store.close()
@@ -54,16 +54,14 @@ SERVERS: dict[str, Callable[[Path], contextlib.AbstractContextManager[MCPServer]
     "search": search_server,
 }
 
-ODD_TEXTS = st.sampled_from(
-    [
-        *("", ".", "..", "../outside/secret.txt", "/etc/passwd", "a.txt", "notes", "notes/b.md"),
-        *("file_link", "folder_link/secret.txt", "pipe", "socket", "dangling", "\0", "a\0b", "~"),
-        *("．．/x", "‥", "new.txt", "n/e/w", "tea", '"', '"tea', "tea*", "*"),
-        *("AND", "NEAR(a b)", "text:tea", "a" * 5000, "[z-a]", "**/**", "(a+)+$", "(", "東京都"),
-        *("'; DROP TABLE notes; --", "1", "null", "[]", "\u202e", "\r\n", "a\\nb", ".git/config"),
-    ]
-)
-TEXTS = ODD_TEXTS | st.text(max_size=40)
+ODD = [
+    *("", ".", "..", "../outside/secret.txt", "/etc/passwd", "a.txt", "notes", "notes/b.md"),
+    *("file_link", "folder_link/secret.txt", "pipe", "socket", "dangling", "\0", "a\0b", "~"),
+    *("．．/x", "‥", "new.txt", "n/e/w", "tea", '"', '"tea', "tea*", "*"),
+    *("AND", "NEAR(a b)", "text:tea", "a" * 5000, "[z-a]", "**/**", "(a+)+$", "(", "東京都"),
+    *("'; DROP TABLE notes; --", "1", "null", "[]", "\u202e", "\r\n", "a\\nb", ".git/config"),
+]
+TEXTS = st.sampled_from(ODD) | st.text(max_size=40)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -82,6 +80,10 @@ def argument(schema: dict) -> st.SearchStrategy:
     return st.one_of(
         FITTING.get(schema.get("type"), JSON), FITTING.get(schema.get("type"), JSON), JSON
     )
+
+
+def required(tool) -> list[str]:
+    return tool.input_schema.get("required", [])
 
 
 def calls(server: MCPServer) -> st.SearchStrategy:
@@ -104,20 +106,40 @@ def calls(server: MCPServer) -> st.SearchStrategy:
     )
 
 
+async def call(server: MCPServer, wanted: list) -> None:
+    """Make the calls in one session, over real JSON-RPC."""
+    async with Client(server, mode="legacy") as client:
+        for tool, arguments in wanted:
+            async with asyncio.timeout(CALL_SECONDS):
+                result = await client.call_tool(tool, arguments)
+            (block,) = result.content
+            # An exception that nobody expected is answered by the tool's name alone.
+            assert block.text != f"Error executing tool {tool}", arguments
+            assert len(block.text) <= MAX_CHARS
+            block.text.encode()
+            assert "TOP SECRET" not in block.text
+
+
+@pytest.mark.parametrize("name", SERVERS)
+def test_no_odd_text_in_any_argument_crashes_a_server(name, folder, secret):
+    """Each text in each argument, the others as a model would give them."""
+    usual = {"string": "a.txt", "integer": 1, "boolean": False, "array": []}
+    with SERVERS[name](folder) as server:
+        wanted = [
+            (tool.name, ordinary | {argument: [text] if schema.get("type") == "array" else text})
+            for tool in asyncio.run(server.list_tools())
+            for ordinary in [
+                {key: usual[tool.input_schema["properties"][key]["type"]] for key in required(tool)}
+            ]
+            for argument, schema in tool.input_schema["properties"].items()
+            for text in ODD
+        ]
+        asyncio.run(call(server, wanted))
+    assert secret.read_text() == "TOP SECRET\n"
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_no_arguments_crash_a_server_or_hang_it(name, folder, secret):
-    async def call(server: MCPServer, wanted: list) -> None:
-        async with Client(server, mode="legacy") as client:
-            for tool, arguments in wanted:
-                async with asyncio.timeout(CALL_SECONDS):
-                    result = await client.call_tool(tool, arguments)
-                (block,) = result.content
-                # An exception that nobody expected is answered by the tool's name alone.
-                assert block.text != f"Error executing tool {tool}", arguments
-                assert len(block.text) <= MAX_CHARS
-                block.text.encode()
-                assert "TOP SECRET" not in block.text
-
     with SERVERS[name](folder) as server:
 
         @settings(

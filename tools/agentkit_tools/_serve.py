@@ -122,7 +122,7 @@ def serve(server: MCPServer, what: str, http_port: int | None) -> int:
     """Serve until stdin ends, or over HTTP until a signal. Returns the exit code."""
     if http_port is not None:
         return _serve_http(server, what, http_port)
-    # The thread that reads stdin cannot be interrupted, and there is nothing to save.
+    # The thread that reads stdin cannot be interrupted; what must last is in transactions.
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if sys.stdin.isatty():
         log(f"serving {what} over stdin and stdout; Ctrl-C ends it")

@@ -18,7 +18,7 @@ from agentkit_tools._scan import Scan
 from agentkit_tools._text import lines_of
 
 _SCHEMA_VERSION = 1
-_BYTES_PER_TEXT_BYTE = 12
+_BYTES_PER_TEXT_BYTE = 8
 """How large the index may get, for each byte of text that it may hold."""
 
 _SCHEMA = (
