@@ -6,12 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentkit.cli import options
 from agentkit.cli.failures import failures_as_exit_codes
+from agentkit.cli.mcp_check import check_lines, checked, is_refused
 from agentkit.cli.mcp_servers import Command, Header, Url, Where, connected, servers_of
 
 if TYPE_CHECKING:
@@ -24,24 +25,29 @@ def list_tools(
     command: Command = None,
     url: Url = None,
     header: Header = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say what providers make of the tools.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Connect MCP servers, and list their tools with what is odd about them.
 
-    Exit code 1: a server could not be connected.
+    Exit code 1: a server could not be connected, or with --check: a provider would refuse a tool.
     """
     with failures_as_exit_codes():
-        found = asyncio.run(_listed(servers_of(where, command, url, header)))
+        found = asyncio.run(_listed(servers_of(where, command, url, header), with_check=check))
         if as_json:
             typer.echo(json.dumps(found, indent=2))
         else:
             for line in _lines(found):
                 typer.echo(line)
-        if any(server["error"] for server in found["servers"]):
+        tools = [tool for server in found["servers"] for tool in server["tools"]]
+        is_broken = any(server["error"] for server in found["servers"])
+        if is_broken or any(is_refused(tool.get("providers", {})) for tool in tools):
             raise typer.Exit(1)
 
 
-async def _listed(servers: tuple[McpServer, ...]) -> dict[str, Any]:
+async def _listed(servers: tuple[McpServer, ...], *, with_check: bool) -> dict[str, Any]:
     from agentkit.toolset.mcp.trust.look_alikes import between
 
     async with connected(servers) as connections:
@@ -52,12 +58,12 @@ async def _listed(servers: tuple[McpServer, ...]) -> dict[str, Any]:
             }
         )
         return {
-            "servers": [_server(each) for each in connections],
+            "servers": [_server(each, with_check=with_check) for each in connections],
             "flags": [_flag(flag) for flag in flags],
         }
 
 
-def _server(connection: McpConnection) -> dict[str, Any]:
+def _server(connection: McpConnection, *, with_check: bool) -> dict[str, Any]:
     from agentkit.toolset.mcp.trust.scan import flags_of_text
 
     about, server = connection.about, connection.server
@@ -69,11 +75,11 @@ def _server(connection: McpConnection) -> dict[str, Any]:
         "error": None if connection.error is None else str(connection.error),
         "warnings": list(connection.warnings),
         "flags": [_flag(flag) for flag in flags],
-        "tools": [_tool(tool) for tool in connection.tools],
+        "tools": [_tool(tool, with_check=with_check) for tool in connection.tools],
     }
 
 
-def _tool(tool: McpTool) -> dict[str, Any]:
+def _tool(tool: McpTool, *, with_check: bool) -> dict[str, Any]:
     from agentkit.toolset.mcp.trust.scan import flags_of_tool
 
     spec = tool.spec
@@ -84,6 +90,7 @@ def _tool(tool: McpTool) -> dict[str, Any]:
         "description": spec.description,
         "parameters": spec.parameters,
         "flags": [_flag(flag) for flag in flags],
+        **({"providers": checked(spec)} if with_check else {}),
     }
 
 
@@ -109,6 +116,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
             yield f"  {tool['name']:<{width}}  {summary}".rstrip()
             for flag in tool["flags"]:
                 yield f"    {_said(flag)}"
+            for line in check_lines(tool.get("providers", {})):
+                yield f"    {visible(line)}"
         flagged = {_said(flag) for tool in server["tools"] for flag in tool["flags"]}
         for flag in server["flags"]:
             yield f"  {_said(flag)}"

@@ -105,6 +105,18 @@ def test_a_server_needs_no_agent(cli: Cli) -> None:
     assert cli("mcp", "list", "--url", "ftp://x").exit_code == 2
 
 
+def test_it_says_what_providers_make_of_a_tool(cli: Cli) -> None:
+    broken = {"type": "object", "properties": {"a": {"anyOf": 3}, "b": {"not": {}}}}
+    state = {"tools": {"add": "Adds."}, "schemas": {"add": broken}}
+    Path("offered.json").write_text(json.dumps(state))
+    listed = cli("mcp", "list", "trusting_app:Free", "--check")
+    assert "anyOf" in listed.output
+    (server,) = json.loads(cli("mcp", "list", "trusting_app:Free", "--check", "--json").stdout)[
+        "servers"
+    ]
+    assert set(server["tools"][0]["providers"]) == {"anthropic", "openai", "gemini", "local"}
+
+
 def test_resources_are_listed_and_printed(cli: Cli) -> None:
     state = {"resources": {"doc://b": "two\n", "doc://a": "one"}}
     Path("offered.json").write_text(json.dumps(state))

@@ -1,7 +1,8 @@
 """An MCP server that offers what a JSON file says, read anew for each request: `from_file.py PATH`.
 
-The file has `tools` (name -> description), and may have `resources` (URI -> text). A tool `crash`
-ends the server, `announce` says that the tools have changed. It starts in milliseconds.
+The file has `tools` (name -> description), and may have `schemas` of them and `resources` (URI ->
+text). A tool `crash` ends the server, `announce` says that the tools have changed. It starts in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def send(message: dict) -> None:
 def result_of(method: str, params: dict) -> dict | None:
     state = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     tools, resources = state.get("tools", {}), state.get("resources", {})
+    schemas = state.get("schemas", {})
     match method:
         case "initialize":
             return {
@@ -32,7 +34,7 @@ def result_of(method: str, params: dict) -> dict | None:
             }
         case "tools/list":
             offered = [
-                {"name": name, "description": text, "inputSchema": EMPTY}
+                {"name": name, "description": text, "inputSchema": schemas.get(name, EMPTY)}
                 for name, text in tools.items()
             ]
             return {"tools": offered}
