@@ -134,7 +134,7 @@ class OpenTelemetry:
         if (traced := self._runs.get(run)) is not None:
             traced.n_calls += 1
         # A model may call a tool that does not exist: its name must not become a label.
-        name = call.name if run.member.toolset.get(call.name) is not None else "unknown"
+        name = call.name if run.toolset.get(call.name) is not None else "unknown"
         labels: dict[str, str | int] = {
             semconv.TOOL_NAME: name,
             semconv.AGENT_NAME: run.member.name,
