@@ -53,6 +53,9 @@ class Selection:
 
     allow: frozenset[str] | None = None
     deny: frozenset[str] | None = None
+    by_header: bool = False
+    """Whether arguments may have to go into HTTP headers too; tools whose schema asks for headers
+    that cannot be are left out, as the protocol wants it."""
 
     def takes(self, name: str) -> bool:
         """Whether to take the tool of this name."""
@@ -75,7 +78,8 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
         if not _is_sendable(name):
             warnings.append(f"tool {name!r} was left out: its name cannot be sent in UTF-8")
         elif selection.takes(name):
-            by_name.setdefault(name, []).extend(_spec(alias, name, raw, warnings))
+            problem = _problem(raw, by_header=selection.by_header)
+            by_name.setdefault(name, []).extend(_spec(alias, name, raw, problem, warnings))
     warnings += _never_listed(selection, listed)
     chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items() if specs}
     names = final_names(alias, chosen)
@@ -126,9 +130,10 @@ def _ttl_s(ttl_ms: object) -> float:
     return ttl_ms / 1000 if 0 < ttl_ms < _NEVER_MS else 0.0
 
 
-def _spec(alias: str, name: str, raw: Mapping[str, object], warnings: list[str]) -> list[ToolSpec]:
+def _spec(
+    alias: str, name: str, raw: Mapping[str, object], problem: str | None, warnings: list[str]
+) -> list[ToolSpec]:
     """The tool's spec, or nothing and a warning. The name is provisional."""
-    problem = _problem(raw)
     if problem is None:
         schema, description = raw.get("inputSchema"), raw.get("description")
         assert isinstance(schema, Mapping)
@@ -147,12 +152,17 @@ def _spec(alias: str, name: str, raw: Mapping[str, object], warnings: list[str])
     return []
 
 
-def _problem(raw: Mapping[str, object]) -> str | None:
+def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
     execution = raw.get("execution")
     if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
         return "it can only run as a task, which this client does not do"
     if not isinstance(raw.get("inputSchema"), Mapping):
         return f"its inputSchema is no object: {str(raw.get('inputSchema'))[:100]!r}"
+    if by_header:
+        from mcp.shared.inbound import find_invalid_x_mcp_header
+
+        if (reason := find_invalid_x_mcp_header(raw["inputSchema"])) is not None:
+            return f"its x-mcp-header is of no use: {reason}"
     return None
 
 

@@ -124,7 +124,11 @@ class ToolLists:
             return await link.request(method, params, None)
 
         alias = self._server.alias
-        selection = Selection(allow=self._server.allow, deny=self._server.deny)
+        selection = Selection(
+            allow=self._server.allow,
+            deny=self._server.deny,
+            by_header=self._server.url is not None and self._server.transport == "streamable-http",
+        )
         try:
             try:
                 return await list_tools(alias, selection, request)

@@ -96,3 +96,27 @@ async def test_the_old_handshake_follows_whatever_the_refusal_looks_like(
         async with McpServer(alias="old", url=url).connect() as connection:
             (echo,) = connection.tools
             assert (await echo.call({"text": "hello"}, context)).content == "hello"
+
+
+async def test_a_tool_whose_arguments_cannot_go_into_headers_is_left_out_over_http() -> None:
+    """The protocol wants that, and that the other tools are kept."""
+    server = MCPServer("headers")
+    good = {"type": "string", "x-mcp-header": "Region"}
+    bad = {"type": "string", "x-mcp-header": "no header"}
+
+    def add(name: str, schema: dict[str, Any]) -> None:
+        def act(region: str) -> str:
+            """Act."""
+            return region
+
+        server.add_tool(act, name=name)
+        tool = server._tool_manager.get_tool(name)
+        assert tool is not None
+        tool.parameters["properties"]["region"] = schema
+
+    add("good", good)
+    add("bad", bad)
+    async with at_url(server.streamable_http_app()) as url:
+        async with McpServer(alias="h", url=url).connect() as connection:
+            assert [each.original_name for each in connection.tools] == ["good"]
+            assert any("'bad' was left out: its x-mcp-header" in e for e in connection.warnings)
