@@ -99,10 +99,12 @@ async def make_call(
 
 def _progress_of(caller: Caller) -> ProgressFnT:
     """Return what hands a server's reports on, unless they are nonsense or too many."""
-    gate = Floodgate(_PROGRESS_BURST, _PROGRESS_PER_S)
+    gate, has_ended = Floodgate(_PROGRESS_BURST, _PROGRESS_PER_S), False
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
-        is_last = total is not None and progress >= total
+        nonlocal has_ended
+        is_last = total is not None and progress >= total and not has_ended
+        has_ended = has_ended or is_last
         if math.isfinite(progress) and (gate.passes() or is_last):
             known = total if total is not None and math.isfinite(total) else None
             caller.progress(progress, known, encodable((message or "")[:_MESSAGE_CHARS]))

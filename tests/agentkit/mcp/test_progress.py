@@ -25,6 +25,13 @@ def diggers() -> MCPServer:
     server = MCPServer("diggers")
 
     @server.tool()
+    async def insist(context: Context[Any]) -> str:
+        """Say again and again that it is done."""
+        for _ in range(500):
+            await context.report_progress(1, 1)
+        return "done"
+
+    @server.tool()
     async def dig(metres: int, context: Context[Any]) -> str:
         """Dig."""
         for metre in range(metres):
@@ -91,12 +98,16 @@ async def test_what_a_server_says_of_its_progress_is_bounded_and_has_a_text_form
 
 
 async def test_a_flood_of_reports_is_cut_and_the_last_one_still_comes() -> None:
-    model = ScriptedModel([Call("mine__dig", {"metres": 2000}), "Done."])
+    model = ScriptedModel([Call("mine__dig", {"metres": 500}), "Done."])
     told = progress_in(
         await events_of(Agent(model=model, tools=[McpServer(alias="mine", server=diggers())]))
     )
-    assert 50 <= len(told) < 500
-    assert told[-1].done == 2000
+    assert 50 <= len(told) < 250
+    assert told[-1].done == 500
+
+    model = ScriptedModel([Call("mine__insist"), "Done."])
+    server = McpServer(alias="mine", server=diggers())
+    assert len(progress_in(await events_of(Agent(model=model, tools=[server])))) < 250
 
 
 def test_a_floodgate_lets_a_burst_pass_and_then_so_many_a_second() -> None:
