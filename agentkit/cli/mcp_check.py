@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,20 +17,23 @@ def checked(spec: ToolSpec) -> dict[str, Any]:
     return {
         dialect: {
             "problems": list(tool_problems(spec, dialect)),
-            "notes": [str(note) for note in schema_report(spec, dialect)],
+            "notes": [asdict(note) for note in schema_report(spec, dialect)],
         }
         for dialect in DIALECTS
     }
 
 
 def check_lines(providers: dict[str, Any]) -> Iterator[str]:
-    """Say it, the same words of several providers once."""
+    """Say it, the same words of several providers once, without what is only not enforced."""
     said: dict[str, list[str]] = {}
     for dialect, found in providers.items():
         for problem in found["problems"]:
             said.setdefault(f"refused: {problem}", []).append(dialect)
         for note in found["notes"]:
-            said.setdefault(note, []).append(dialect)
+            if note["effect"] != "not_enforced":
+                effect = note["effect"].replace("_", " ")
+                text = f"{note['pointer'] or '/'}: {effect}: {note['detail']}"
+                said.setdefault(text, []).append(dialect)
     for text, dialects in said.items():
         yield f"{', '.join(dialects)}: {text}"
 

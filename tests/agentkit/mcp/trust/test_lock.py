@@ -136,7 +136,6 @@ def test_an_unknown_server_has_nothing_approved(tmp_path: Path) -> None:
 
 
 def test_a_tool_that_is_not_approved_renames_no_other(tmp_path: Path) -> None:
-    """`a.b` is shown as s__a_b, which a new tool `a_b` of the server would take from it."""
     before = listing(**{"a.b": "A."})
     trust = locked(tmp_path / "l", before)
     shown = judged("s", listing(**{"a.b": "A.", "a_b": "New."}), trust, ALL)
