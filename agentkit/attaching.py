@@ -19,6 +19,7 @@ from agentkit.toolset.attachments import BadAttachment, checked
 if TYPE_CHECKING:
     from agentkit.open_turn import OpenTurn
     from agentkit.state import RunState
+    from agentkit.team.members import Member
 
 MOST_CHARS = 18_000_000
 """Base64 of all attachments of a conversation: providers take requests of 20 MB, and of more."""
@@ -46,9 +47,16 @@ def with_fitting(run: RunState, turn: OpenTurn, output: ToolOutput) -> ToolOutpu
 
 
 def _checked(run: RunState, block: Image | File) -> Image | File:
-    if not shows(run.member.model, block):
+    if not all(shows(member.model, block) for member in _readers(run.member)):
         raise BadAttachment("the model cannot be shown it")
     return checked(block)
+
+
+def _readers(member: Member) -> Iterator[Member]:
+    """Everybody whose model may have to read the conversation as it is now."""
+    yield member
+    yield from member.others
+    yield from (member.children[name] for name in member.forked)
 
 
 class _Room:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentkit import Agent, PausedRun, ToolOutput, attaching, tool
+from agentkit import Agent, PausedRun, ToolOutput, attaching, subagent, tool
 from agentkit.blocks import File, Image, ToolMessage, ToolResult, UserMessage
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.showing import shows
@@ -58,6 +58,22 @@ async def test_a_model_that_reads_text_only_gets_a_note() -> None:
     (told,) = results(await Agent(model=model, tools=[draw]).run("Go."))
     assert told.attachments == ()
     assert told.content.endswith("[image: image/png, not shown: the model cannot be shown it]")
+
+
+@pytest.mark.parametrize("how", ["handoffs", "subagents"])
+async def test_whoever_may_go_on_with_the_conversation_must_be_able_to_see(how: str) -> None:
+    """An image in it would fail all requests of the other one."""
+    blind = Agent(name="other", instructions="You read.", model=Blind(["never"], label="blind"))
+    others: Any = [subagent(blind, context="fork")] if how == "subagents" else [blind]
+    model = ScriptedModel([Call("draw"), "Pity."])
+    agent = Agent(name="one", instructions="You draw.", model=model, tools=[draw], **{how: others})
+    (told,) = results(await agent.run("Go."))
+    assert told.attachments == ()
+    assert "cannot be shown" in told.content
+
+    model = ScriptedModel([Call("draw"), "Seen."])
+    boss = Agent(name="boss", model=model, tools=[draw], subagents=[blind])
+    assert len(results(await boss.run("Go."))[0].attachments) == 1
 
 
 def test_all_that_may_answer_must_be_able_to_see() -> None:

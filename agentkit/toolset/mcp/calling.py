@@ -123,7 +123,7 @@ def _noted(output: ToolOutput, notes: list[str]) -> ToolOutput:
 async def _explain(error: Exception, link: McpLink, server: McpServer, name: str) -> str:
     """What to tell the model about a call that got no result."""
     from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+    from mcp_types import CONNECTION_CLOSED, MISSING_REQUIRED_CLIENT_CAPABILITY, REQUEST_TIMEOUT
 
     who = f"MCP server {server.alias!r}"
     if isinstance(error, MCPError) and error.code in NOT_CARRIED_OUT:
@@ -145,6 +145,8 @@ async def _explain(error: Exception, link: McpLink, server: McpServer, name: str
             f"{who} did not answer within {server.timeout_of(name):g} s. "
             "Whether the call had an effect is unknown."
         )
+    if error.code == MISSING_REQUIRED_CLIENT_CAPABILITY:
+        _LOGGER.warning("%s wants more than it may: set elicits or samples of its McpServer", who)
     wanted = _urls(error.error.data) if error.code == _URL_REQUIRED else ""
     return f"{who} answered with an error: {encodable(error.message)} (code {error.code}).{wanted}"
 
