@@ -137,6 +137,17 @@ def test_files_with_odd_names_are_changed_under_the_name_that_is_shown(changes, 
     assert (folder / "plain.txt").read_text() == "new"
 
 
+def test_a_root_whose_place_is_taken_by_a_link_stays_the_folder_it_was(changes, folder, secret):
+    folder.rename(folder.parent / "moved")
+    folder.symlink_to(secret.parent)
+    changes.write_file("secret.txt", "x")
+    changes.edit_file("a.txt", "one", "1")
+    with pytest.raises(Refused, match="is a link"):
+        changes.write_file("folder_link/secret.txt", "x", overwrite=True)
+    assert secret.read_text() == "TOP SECRET\n"
+    assert (folder.parent / "moved" / "secret.txt").read_text() == "x"
+
+
 def test_a_hard_link_that_leads_outside_is_not_written_through(changes, folder, secret):
     os.link(secret, folder / "inside.txt")
     changes.edit_file("inside.txt", "TOP", "NO")

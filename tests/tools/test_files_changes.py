@@ -170,6 +170,12 @@ def test_line_ends_marks_and_odd_bytes_are_kept(changes, folder):
     (folder / "crlf.txt").write_bytes(b"one\r\ntwo\r\n")
     changes.edit_file("crlf.txt", "one\ntwo", "1\n2\n3")
     assert (folder / "crlf.txt").read_bytes() == b"1\r\n2\r\n3\r\n"
+    (folder / "lf.txt").write_bytes(b"one\ntwo\n")
+    changes.edit_file("lf.txt", "one\r\ntwo", "1\r\n2")
+    assert (folder / "lf.txt").read_bytes() == b"1\n2\n"
+    (folder / "mixed.txt").write_bytes(b"one\ntwo\r\n")
+    changes.edit_file("mixed.txt", "one\ntwo\r\n", "1\r\n2\n")
+    assert (folder / "mixed.txt").read_bytes() == b"1\r\n2\n"
     (folder / "bom.txt").write_bytes(b"\xef\xbb\xbfone\ncaf\xe9\n")
     answer = changes.edit_file("bom.txt", "one\n", "1\n")
     assert (folder / "bom.txt").read_bytes() == b"\xef\xbb\xbf1\ncaf\xe9\n"

@@ -59,6 +59,12 @@ async def test_the_tools_are_the_same_in_both_protocol_eras(root: Root, mode: st
             {"path": "a.txt", "content": "x", "overwite": True},
             "overwite: there is no such argument; the arguments are: path, content, overwrite, ver",
         ),
+        (
+            "write_file",
+            {"path": "no/x", "content": "x"},
+            "no such file 'no' in '.'; in it are: notes/, ",
+        ),
+        ("write_file", {"path": "no/x", "content": "x"}, "; make_folder makes folders"),
         ("edit_file", {"path": "a.txt", "old": 1, "new": "x"}, "old: Input should be a valid str"),
     ],
 )

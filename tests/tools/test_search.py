@@ -112,6 +112,17 @@ def test_no_query_is_an_error_of_the_database(query):
     connection.close()
 
 
+def test_half_of_a_surrogate_pair_is_refused_before_it_reaches_the_database(tools):
+    for call in (
+        lambda: tools.search("tea", within="\ud83d"),
+        lambda: tools.list_texts("\ud83d"),
+        lambda: tools.read_text("\ud83d"),
+    ):
+        with pytest.raises(Refused, match="half of a surrogate pair"):
+            call()
+    assert places(tools.search("tea \ud83d")) == places(tools.search("tea"))
+
+
 def test_results_are_narrowed_to_a_folder_or_pattern_and_paged(tools):
     assert places(tools.search("tea", "notes/deep")) == ["notes/deep/c.md:1-1"]
     assert places(tools.search("tea", "**/b.md")) == ["notes/b.md:1-4"]

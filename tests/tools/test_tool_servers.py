@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -192,8 +193,8 @@ async def test_an_unexpected_error_shows_nothing_of_itself_and_a_refusal_all(is_
 
     def act(what: str) -> str:
         """Do it."""
-        if what == "refuse":
-            raise Refused("use another thing")
+        if what.startswith("refuse"):
+            raise Refused(f"use another thing{what[6:]}")
         return {"good": "fine"}[what]
 
     async def act_later(what: str) -> str:
@@ -212,6 +213,9 @@ async def test_an_unexpected_error_shows_nothing_of_itself_and_a_refusal_all(is_
             "Error executing tool act: so: use another thing",
             "Error executing tool act",
         ]
+        long = await client.call_tool("act", {"what": "refuse" + "x" * 99_999})
+        assert re.fullmatch(r"Error .*: so: use another thingx+ \.\.\. x+", long.content[0].text)
+        assert len(long.content[0].text) < 9000
         many = await client.call_tool("act", {f"extra{n}\n{'x' * 99}": n for n in range(50)})
         assert "and 46 more" in many.content[0].text
         assert len(many.content[0].text) < 1000

@@ -65,6 +65,8 @@ class Database:
                 self.execute("COMMIT")
             except sqlite3.DatabaseError as error:
                 raise Refused(self._in_words(error)) from error
+            except UnicodeEncodeError:
+                raise Refused("a text has half of a surrogate pair; leave it out") from None
             finally:
                 self._deadline = float("inf")
                 if self._connection.in_transaction:

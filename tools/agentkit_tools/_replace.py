@@ -32,15 +32,17 @@ def replaced(
 ) -> Edited:
     """Replace `old`, which occurs exactly once, or with `replace_all` each time it occurs.
 
-    In a text whose lines all end with CR LF, the lines of `old` and `new` are taken to end so too.
+    The lines of `old` and `new` are taken to end as those of the text do, unless it mixes ends.
 
     Raises:
         Refused: `old` is not there, not unique, or the same as `new`; the result is too long.
     """
     if not old or old == new:
         raise Refused("old must not be empty, and new must be something else than old")
-    if text.count("\r\n") == text.count("\n") > 0:
-        old, new = _with_crlf(old), _with_crlf(new)
+    n_crlf, n_lines = text.count("\r\n"), text.count("\n")
+    if n_lines and n_crlf in (0, n_lines):
+        end = "\r\n" if n_crlf else "\n"
+        old, new = _ending(old, end), _ending(new, end)
     first = text.find(old)
     if first < 0:
         raise Refused(_not_there(text, old, path))
@@ -56,8 +58,8 @@ def replaced(
     return Edited(text.replace(old, new), count, _diff(text, old, new, count))
 
 
-def _with_crlf(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\n", "\r\n")
+def _ending(text: str, end: str) -> str:
+    return text.replace("\r\n", "\n").replace("\n", end)
 
 
 def _not_there(text: str, old: str, path: str) -> str:

@@ -50,6 +50,7 @@ CHANGES = ToolAnnotations(
 _LIST_TTL_MS = 3_600_000
 _MAX_MISTAKES = 5
 _MAX_NAME_CHARS = 40
+_MAX_ERROR_CHARS = 8000
 _SHUTDOWN_S = 3
 _LOOPBACK = "127.0.0.1"
 
@@ -175,7 +176,7 @@ def _answering(
             try:
                 return await function(*args, **kwargs)
             except Refused as refused:
-                raise ToolError(explain(refused)) from None
+                raise ToolError(_bounded(explain(refused))) from None
 
         return answer_later
 
@@ -184,9 +185,17 @@ def _answering(
         try:
             return function(*args, **kwargs)
         except Refused as refused:
-            raise ToolError(explain(refused)) from None
+            raise ToolError(_bounded(explain(refused))) from None
 
     return answer
+
+
+def _bounded(text: str) -> str:
+    """A message, without its middle if it is long: a refusal may repeat a long argument."""
+    if len(text) <= _MAX_ERROR_CHARS:
+        return text
+    kept = _MAX_ERROR_CHARS // 2
+    return f"{text[:kept]} ... {text[-kept:]}"
 
 
 def _mistakes(error: ValidationError, known: str) -> str:

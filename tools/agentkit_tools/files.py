@@ -88,11 +88,13 @@ def build_server(root: Root, *, read_only: bool = False) -> MCPServer:
     if not read_only:
         verb = "Reads and writes"
         changing = FileChanges(root)
-        tools.append(strict_tool(changing.make_folder, annotations=_MAKES, explain=reading.explain))
+        tools += [
+            strict_tool(changing.make_folder, annotations=_MAKES, explain=reading.explain),
+            strict_tool(changing.write_file, annotations=CHANGES, explain=reading.explain_write),
+        ]
         tools += [
             strict_tool(method, annotations=CHANGES, explain=reading.explain)
             for method in (
-                changing.write_file,
                 changing.edit_file,
                 changing.move_file,
                 changing.delete_file,
@@ -169,6 +171,11 @@ class FileTools:
         more = f" and {len(shown) - _MAX_SUGGESTIONS} more" if len(shown) > _MAX_SUGGESTIONS else ""
         there = f"{', '.join(shown[:_MAX_SUGGESTIONS])}{more}" if shown else "nothing"
         return f"no such file {refused.name!r} in {refused.folder!r}; in it are: {there}"
+
+    def explain_write(self, refused: Refused) -> str:
+        """As `explain`, for a new file in a folder that is not there."""
+        makes = "; make_folder makes folders" if isinstance(refused, NotFound) else ""
+        return f"{self.explain(refused)}{makes}"
 
 
 def main(arguments: list[str] | None = None) -> int:
