@@ -43,6 +43,7 @@ from agentkit.events import (
 from agentkit.models.base import ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.models.engines import EngineRegistry, Options
 from agentkit.models.waits import ToolWaits
+from agentkit.toolset.provider_forms import schema_form
 from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
 from agentkit_runtime.errors import RequestRejected, RuntimeFault
@@ -204,11 +205,16 @@ def encode(request: ModelRequest) -> chat.ChatRequest:
     return chat.ChatRequest(
         messages=tuple(_messages(request)),
         tools=tuple(
-            chat.ChatTool(name=spec.name, description=spec.description, parameters=spec.parameters)
+            chat.ChatTool(
+                name=spec.name,
+                description=spec.description,
+                parameters=schema_form(spec, "local").parameters,
+            )
             for spec in request.shown_tools
         ),
         tool_choice="none" if allowed == frozenset() else _choice(request.tool_choice),
         allowed_tools=allowed,
+        loosens_tools=True,  # tools may be other people's
         response_schema=request.output_schema,
         sampling=_sampling(request.settings),
         request_id=request.request_id,

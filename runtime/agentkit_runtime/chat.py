@@ -81,6 +81,9 @@ class ChatRequest:
     response_schema: Mapping[str, object] | None = None
     """JSON schema of the final answer. With tools, the model may also call one of them."""
     parallel_tool_calls: bool = False
+    loosens_tools: bool = False
+    """Whether calls are held to a looser schema where a tool's cannot be enforced. False: such a
+    request is refused."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
     tenant: str = DEFAULT_TENANT
     """Set by the server from the credentials, never from the request body."""

@@ -12,12 +12,13 @@ modern.py     older drafts and malformed parts, as valid JSON Schema 2020-12
 root.py       no alternatives at the root
 references.py, pointers.py, walk.py: ways through a schema
 anthropic, openai, gemini, local: what each takes
+usual.py      which schemas need no form
 problems.py   what each refuses, written apart from the forms
 """
 
 from __future__ import annotations
 
-from agentkit.toolset.provider_forms.form import schema_form, schema_report
+from agentkit.toolset.provider_forms.form import form_bytes, schema_form, schema_report
 from agentkit.toolset.provider_forms.notes import (
     DIALECTS,
     Dialect,
@@ -33,6 +34,7 @@ __all__ = [
     "Effect",
     "SchemaForm",
     "SchemaNote",
+    "form_bytes",
     "schema_form",
     "schema_problems",
     "schema_report",

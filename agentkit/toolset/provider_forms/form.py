@@ -20,6 +20,7 @@ from agentkit.toolset.provider_forms.notes import (
     SchemaNote,
 )
 from agentkit.toolset.provider_forms.openai import MAX_DESCRIPTION, openai_form
+from agentkit.toolset.provider_forms.usual import is_usual
 from agentkit.toolset.tool import ToolSpec
 
 _LOGGER = logging.getLogger("agentkit.toolset")
@@ -32,13 +33,14 @@ _FORMS: Mapping[Dialect, Callable[[JsonObject, Notes], JsonObject]] = {
 }
 
 
-@lru_cache(maxsize=8_192)  # forms are asked for in every request, and specs are values
+@lru_cache(maxsize=4_096)  # forms are asked for in every request, and specs are values
 def schema_form(spec: ToolSpec, dialect: Dialect) -> SchemaForm:
     """Return a tool's parameters as a provider gets them. Pure; what is loosened is logged once."""
     notes = Notes()
-    first = modern(spec.parameters, notes)
-    # Once more: a reference may have named what stands elsewhere now, or nowhere.
-    form = _FORMS[dialect](modern(first, notes), notes)
+    form: JsonObject = spec.parameters
+    if not is_usual(form, dialect):
+        # Twice: a reference may have named what stands elsewhere now, or nowhere.
+        form = _FORMS[dialect](modern(modern(form, notes), notes), notes)
     if dialect == "openai" and len(spec.description) > MAX_DESCRIPTION:
         detail = f"{len(spec.description)} characters; Azure takes {MAX_DESCRIPTION}"
         notes.add("", "description", Effect.MAY_BE_REFUSED, detail)
@@ -47,7 +49,7 @@ def schema_form(spec: ToolSpec, dialect: Dialect) -> SchemaForm:
         _LOGGER.info(
             "tool %r: its schema is loosened for %s: %s", spec.name, dialect, "; ".join(loosened)
         )
-    is_same = canonical_json(form) == canonical_json(spec.parameters)
+    is_same = form is spec.parameters or canonical_json(form) == canonical_json(spec.parameters)
     return SchemaForm(parameters=spec.parameters if is_same else _frozen(form), notes=notes.all)
 
 

@@ -15,9 +15,9 @@ from agentkit.toolset.provider_forms.pointers import child, subschemas
 
 UNENFORCED = frozenset(
     (
-        *("contains", "contentEncoding", "contentMediaType", "contentSchema", "dependentRequired"),
-        *("dependentSchemas", "else", "if", "maxContains", "minContains", "not"),
-        *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties", "uniqueItems"),
+        *("contains", "dependentRequired", "dependentSchemas", "else", "if", "maxContains"),
+        *("minContains", "not", "propertyNames", "then", "unevaluatedItems"),
+        *("unevaluatedProperties", "uniqueItems"),
     )
 )
 """Keywords that the grammar does not know."""

@@ -14,7 +14,7 @@ from agentkit.toolset.provider_forms.pointers import LISTS, MAPS, SINGLES, child
 
 JsonObject: TypeAlias = Mapping[str, object]
 
-_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
 _BASES = frozenset(
     (
         *("$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor"),
@@ -70,7 +70,7 @@ class _Modern:
                 found[key] = [self.schema(each, child(at, n)) for n, each in enumerate(part)]
         elif key in SINGLES:
             found[key] = self.schema(part, at)
-        elif key not in _VALID or self._is(_VALID[key](part), at, key, part):
+        elif key not in VALID or self._is(VALID[key](part), at, key, part):
             found[key] = part
 
     def _is(self, is_valid: bool, pointer: str, key: str, part: object) -> bool:
@@ -141,7 +141,7 @@ class _Modern:
 
     def kind(self, found: dict[str, object], part: object, whole: JsonObject, at: str) -> bool:
         kinds = [part] if isinstance(part, str) else part
-        if isinstance(kinds, list | tuple) and kinds and _TYPES.issuperset(map(str, kinds)):
+        if isinstance(kinds, list | tuple) and kinds and TYPES.issuperset(map(str, kinds)):
             found["type"] = part
         else:
             self._dropped(child(at, "type"), "type", f"there is no type {part!r:.80}")
@@ -203,7 +203,7 @@ def _is_step(value: object) -> bool:
     return _is_number(value) and value > 0  # type: ignore[operator]
 
 
-_VALID: Mapping[str, Callable[[object], bool]] = {
+VALID: Mapping[str, Callable[[object], bool]] = {
     **dict.fromkeys(("maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum"), _is_number),
     **dict.fromkeys(("maxItems", "maxLength", "maxProperties", "maxContains"), _is_count),
     **dict.fromkeys(("minItems", "minLength", "minProperties", "minContains"), _is_count),

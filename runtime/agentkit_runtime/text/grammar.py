@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llguidance import LLMatcher
@@ -22,6 +22,7 @@ from agentkit_runtime.text.engine_tokenizer import engine_tokenizer
 from agentkit_runtime.text.first_use import first_use_error
 from agentkit_runtime.text.json_check import check_json
 from agentkit_runtime.text.lark import lark_literal, lark_plain, lark_schema
+from agentkit_runtime.text.looser import LooserTools
 from agentkit_runtime.text.schema_bounds import UnboundableSchema, bounded, bounded_arguments
 from agentkit_runtime.text.schema_endless import requires_itself
 from agentkit_runtime.text.tokenizer import Tokenizer
@@ -41,6 +42,7 @@ class GrammarCompiler:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._looser = LooserTools()
 
     def compile_for(self, request: ChatRequest, tool_format: ToolFormat) -> Grammar | None:
         """The grammar of one reply to `request`; None where any text is allowed.
@@ -50,11 +52,22 @@ class GrammarCompiler:
         - `auto` with tools: free text until the format's trigger appears, then a call.
 
         Raises `RequestRejected`, naming the field, for tools that do not exist and for schemas that
-        cannot be enforced.
+        cannot be enforced; with `loosens_tools` those of tools never are the reason.
         """
         plan = _plan(request)
         if not plan.tools and plan.schema is None:
             return None
+        if not request.loosens_tools:
+            return self._grammar(plan, request, tool_format)
+        plan = replace(plan, tools=self._looser.applied(plan.tools))
+        try:
+            return self._grammar(plan, request, tool_format)
+        except RequestRejected:
+            self._looser.learn(plan.tools, self._problem)
+        plan = replace(plan, tools=self._looser.applied(plan.tools))
+        return self._grammar(plan, request, tool_format)
+
+    def _grammar(self, plan: _Plan, request: ChatRequest, tool_format: ToolFormat) -> Grammar:
         source = _lark_source(plan, request, tool_format, self._vocabulary)
         matcher = self._matcher(source, plan)
         if plan.is_free_first:
@@ -65,6 +78,15 @@ class GrammarCompiler:
                 only_at_start=tool_format.is_whole_message,
             )
         return AlwaysConstrained(self._vocabulary, matcher)
+
+    def _problem(self, index: int, tool: ChatTool) -> str | None:
+        """Why a tool's parameters cannot be enforced by themselves; None: they can."""
+        alone = _Plan(tools=((index, tool),), schema=None, is_free_first=False)
+        try:
+            self._matcher(f"start: {lark_schema(_arguments_schema(index, tool))}", alone)
+        except RequestRejected as error:
+            return str(error)
+        return None
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:

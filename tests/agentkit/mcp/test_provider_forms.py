@@ -24,6 +24,10 @@ from agentkit.toolset.provider_forms import (
     schema_report,
     tool_problems,
 )
+from agentkit.toolset.provider_forms.form import _FORMS
+from agentkit.toolset.provider_forms.modern import modern
+from agentkit.toolset.provider_forms.notes import Notes
+from agentkit.toolset.provider_forms.usual import is_usual
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent / "schemas/oddities.json").read_text()
@@ -316,7 +320,7 @@ INSTANCES = st.lists(st.dictionaries(NAMES, VALUES, max_size=3), min_size=1, max
 
 
 @given(ROOTS, INSTANCES)
-@settings(max_examples=int(os.environ.get("FORMS_EXAMPLES", "40")), deadline=None, derandomize=True)
+@settings(max_examples=int(os.environ.get("FORMS_EXAMPLES", "30")), deadline=None, derandomize=True)
 def test_whatever_a_server_writes_is_taken_by_every_api_and_never_narrowed(
     schema: dict[str, Any], instances: list[dict[str, Any]]
 ) -> None:
@@ -348,3 +352,19 @@ def _without_unknown(value: Any, root: Any) -> Any:
             and not (part == "#/properties/a" and "a" not in root["properties"])
         }
     return [_without_unknown(part, root) for part in value] if isinstance(value, list) else value
+
+
+@given(ROOTS)
+@settings(max_examples=20, deadline=None, derandomize=True)
+def test_a_schema_that_is_taken_for_usual_comes_out_of_the_long_way_as_it_was(
+    schema: dict[str, Any],
+) -> None:
+    plainer = {key: part for key, part in schema.items() if key in ("type", "properties")}
+    for each in (schema, plainer, *(schema_of(case) for case in CASES)):
+        made = spec(each)
+        for dialect in DIALECTS:
+            if is_usual(made.parameters, dialect):
+                notes = Notes()
+                form = _FORMS[dialect](modern(made.parameters, notes), notes)
+                assert plain(form) == plain(made.parameters)
+                assert notes.all == ()

@@ -11,17 +11,18 @@ from agentkit.context import Document, SystemText
 from agentkit.models.hosted.anthropic.pieces import Piece, dumps, piece
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
+from agentkit.toolset.provider_forms import schema_form
 
 _WEB_TOOLS = ("web_search", "web_fetch")
 
 
 def tool_piece(spec: ToolSpec) -> Piece:
-    """Return a tool's definition, from its pinned schema."""
+    """Return a tool's definition, with its schema in the form that the API takes."""
     description = b',"description":' + dumps(spec.description) if spec.description else b""
+    schema = canonical_json(schema_form(spec, "anthropic").parameters)
     return piece(
         BlockKind.TOOL,
-        b'{"name":%b%b,"input_schema":%b}'
-        % (dumps(spec.name), description, canonical_json(spec.parameters)),
+        b'{"name":%b%b,"input_schema":%b}' % (dumps(spec.name), description, schema),
     )
 
 

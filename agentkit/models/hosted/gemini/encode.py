@@ -40,6 +40,7 @@ from agentkit.models.hosted.gemini.vendor import sent_id
 from agentkit.models.hosted.wire import WireBlock
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
+from agentkit.toolset.provider_forms import schema_form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +52,11 @@ class Content:
 
 
 def tool_block(spec: ToolSpec, segment: int | None) -> WireBlock:
-    """Return a function declaration. Its schema stays JSON Schema, with its pinned bytes."""
+    """Return a function declaration. Its schema is JSON Schema, in the form that the API takes."""
     declaration = {
         "name": spec.name,
         "description": spec.description,
-        "parametersJsonSchema": spec.parameters,
+        "parametersJsonSchema": schema_form(spec, "gemini").parameters,
     }
     return _wire(BlockKind.TOOL, canonical_json(declaration), segment)
 

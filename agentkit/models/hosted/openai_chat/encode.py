@@ -45,6 +45,7 @@ from agentkit.models.hosted.openai_chat.store import PieceStore
 from agentkit.models.hosted.openai_chat.system import one_system_message, system_message
 from agentkit.toolset import Toolset, ToolSpec
 from agentkit.toolset.later import later_specs
+from agentkit.toolset.provider_forms import form_bytes
 
 
 class Encoder:
@@ -182,7 +183,7 @@ class Encoder:
 def _tool_pieces(specs: Sequence[ToolSpec], segment: int | None) -> Encoded:
     pieces = []
     for spec in specs:
-        data = b'{"type":"function","function":' + spec.bytes + b"}"
+        data = b'{"type":"function","function":' + form_bytes(spec, "openai") + b"}"
         block = Block(kind=BlockKind.TOOL, digest=b"", n_tokens=data_tokens(data))
         pieces.append(piece(data, block, segment=segment))
     return Encoded(pieces=tuple(pieces), messages=())

@@ -43,6 +43,7 @@ from agentkit.models.hosted.openai_responses.pieces import (
 from agentkit.models.hosted.openai_responses.strict import strict_form
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.later import later_specs
+from agentkit.toolset.provider_forms import form_bytes, schema_form
 from agentkit.warn import warn_user
 
 
@@ -57,10 +58,14 @@ class Encoder:
     """Whether the model takes tools in mid-conversation."""
 
     def tool(self, spec: ToolSpec) -> Piece:
-        """Return a tool's definition: its pinned bytes, and what the API wants beside them."""
+        """Return a tool's definition: in the API's form, and what it wants beside that."""
         # Only where the schema is strict as it stands: its bytes are pinned.
-        strict = self.strict_tools and strict_form(spec.parameters) == spec.parameters
-        data = spec.bytes[:-1] + f',"strict":{_json(strict)},"type":"function"}}'.encode()
+        sent = schema_form(spec, "openai").parameters
+        strict = self.strict_tools and strict_form(sent) == sent
+        data = (
+            form_bytes(spec, "openai")[:-1]
+            + f',"strict":{_json(strict)},"type":"function"}}'.encode()
+        )
         return piece(data, kind=BlockKind.TOOL, n_tokens=data_tokens(data))
 
     def segment(self, segment: Segment, renamed: Renamed = ()) -> tuple[Entry, ...]:
