@@ -26,7 +26,18 @@ from agentkit.caching.verdict import Cause, Difference, Shortfall, Verdict
 from agentkit.context import Context, Document, SystemPart, SystemText
 from agentkit.errors import RestoredFailure
 from agentkit.result import Failed, Ok, RunRecord, RunResult
-from agentkit.saved import Answered, Approve, Deny, Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
+from agentkit.saved import (
+    Answered,
+    Approve,
+    Asked,
+    Deny,
+    Memory,
+    PausedRun,
+    SavedEnd,
+    SavedRun,
+    SavedTurn,
+)
+from agentkit.toolset.caller import Accept, Question
 from agentkit.usage import Timing, Usage
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -93,7 +104,10 @@ answers = (
     st.builds(Approve, st.none() | st.just('{"a":1}'))
     | st.builds(Deny, texts)
     | st.builds(Answered, texts, st.booleans())
+    | st.builds(Accept, st.dictionaries(texts, texts | counts, max_size=2))
 )
+questions = st.builds(Question, server=names, text=texts, form=st.none() | texts, url=st.none())
+asked = st.builds(Asked, question=questions, kept=texts, arguments=st.none() | texts)
 
 
 @st.composite
@@ -107,6 +121,7 @@ def turns(draw: st.DrawFn) -> SavedTurn:
         started=draw(ids),
         waiting=draw(ids),
         answers=draw(st.dictionaries(names, answers, max_size=2)),
+        asked=draw(st.dictionaries(names, asked, max_size=2)),
     )
 
 
