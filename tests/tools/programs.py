@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import anyio
@@ -16,11 +17,15 @@ from agentkit_tools._sandbox import Interpreter, Sandbox
 
 @functools.cache
 def has_namespaces() -> bool:
-    """Whether this system makes them for this user."""
+    """Whether this system makes them for this user. Any other failure is one of ours."""
+    if sys.platform != "linux":
+        return False
     try:
         anyio.run(Sandbox().check)
-    except Refused:
-        return False
+    except Refused as refused:
+        if "not permitted" in str(refused) or "denied" in str(refused):
+            return False
+        raise
     return True
 
 

@@ -50,10 +50,11 @@ def _skip_without_namespaces(request: pytest.FixtureRequest) -> None:
         pytest.skip("this system makes no namespaces for this user")
 
 
-def sleeping(isolation: str, mark: str) -> str:
-    """Code that turns into a process which sleeps under a mark."""
+def sleeping(isolation: str, mark: str, first: str = "pass") -> str:
+    """Code that turns into a process which does something first, and then sleeps under a mark."""
     python = interpreter(isolation).command[0]
-    return f"os.execv({python!r}, ['x', '-Sc', 'import time; time.sleep(1000)', {mark!r}])"
+    code = f"import os, time; {first}; time.sleep(1000)"
+    return f"os.execv({python!r}, ['x', '-Sc', {code!r}, {mark!r}])"
 
 
 def marked(mark: str) -> list[int]:
@@ -236,8 +237,8 @@ async def test_a_daemon_does_not_survive(isolation):
         "if os.fork() == 0:\n"
         "    detach()\n"
         "    for fd in (0, 1, 2): os.close(fd)\n"
-        "    os.write(ready, b'x'); os.close(ready)\n"
-        f"    {sleeping(isolation, mark)}\n"
+        "    os.dup2(ready, 9)\n"
+        f"    {sleeping(isolation, mark, 'os.write(9, bytes(1)); os.close(9)')}\n"
         "os.close(ready); os.read(gone, 1)\n"
         "print('left')\n"
     )
@@ -307,6 +308,7 @@ async def test_files_of_the_machine_are_not_there_and_none_can_be_written(isolat
         "    try: open(path, 'w'); print(path)\n"
         "    except OSError as error: print('no')\n"
         "print(os.listdir('/'))\n"
+        "for path in ('/usr', sys.base_prefix): print(os.statvfs(path).f_flag & os.ST_RDONLY)\n"
         "os.chdir('/')\n"
         "for _ in range(50): os.chdir('..')\n"
         "print(os.path.exists('etc'))\n",
@@ -315,7 +317,7 @@ async def test_files_of_the_machine_are_not_there_and_none_can_be_written(isolat
     assert lines[:9] == ["none"] * 9, outcome
     assert lines[9:13] == ["no"] * 4
     assert "etc" not in lines[13]
-    assert lines[14] == "False"
+    assert lines[14:] == ["1", "1", "False"]
 
 
 @isolated
