@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import importlib.metadata
 import inspect
 import os
 import signal
@@ -101,11 +102,20 @@ def make_server(name: str, instructions: str, tools: Iterable[Tool]) -> MCPServe
     """A server whose listing is sorted by name and may be kept by clients for an hour."""
     return MCPServer(
         name,
+        version=_version(),
         instructions=instructions,
         tools=sorted(tools, key=lambda tool: tool.name),
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="public")},
         log_level="WARNING",
     )
+
+
+def _version() -> str:
+    """That of the distribution; clients show it, and the SDK hides a server without one."""
+    try:
+        return importlib.metadata.version("agentkit-radix")
+    except importlib.metadata.PackageNotFoundError:  # run from files that nobody has installed
+        return "unknown"
 
 
 def add_http_option(parser: argparse.ArgumentParser) -> None:
