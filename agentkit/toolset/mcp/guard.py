@@ -17,7 +17,7 @@ from typing import Any, Self
 import httpx2
 
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.server_checks import shown_url
+from agentkit.toolset.mcp.server_checks import shown_url, without_queries
 from agentkit.toolset.mcp.transport import LOST, NOT_SENT, REFUSED
 
 _SESSION_HEADER = "mcp-session-id"
@@ -28,7 +28,7 @@ _FAREWELL_S = 1.0
 _ERROR_BYTES = 64 * 1024
 """How much of the body of an error is read."""
 
-_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+_UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
 
 _WHAT_TO_SET = {
     401: "set headers (Authorization) or auth of the McpServer to what the server wants",
@@ -147,24 +147,29 @@ class GuardedClient(httpx2.AsyncClient):
         hint = _WHAT_TO_SET.get(status)
         problem = f"answered with HTTP {status}" + (f" ({_reason(response)})" if not hint else "")
         problem += f"; {hint}" if hint else ""
-        if self._ends_at_failure:
-            self._on_end(problem)
-        return _answer(request, status, _code_of(status), problem)
+        return self._failed(request, status, _code_of(status), problem)
 
     def _unsent_or_lost(self, request: httpx2.Request, error: Exception) -> httpx2.Response:
-        what = f"{type(error).__name__}: {error}"[:300].removesuffix(": ")
+        what = _described(error)
         if isinstance(error, _UNSENT):
             problem = f"cannot be reached at {shown_url(str(request.url))} ({what})"
             self._on_end(problem)
-            return _answer(request, 503, NOT_SENT, problem)
+            return self._failed(request, 503, NOT_SENT, problem)
         if isinstance(error, httpx2.TransportError):
             problem, code = f"broke off the connection ({what})", LOST
         else:
             # Not the network: what `auth` or `http_client` did instead of sending.
             problem, code = f"could not be asked ({what})", REFUSED
-        if self._ends_at_failure:
-            self._on_end(problem)
-        return _answer(request, 503, code, problem)
+        return self._failed(request, 503, code, problem)
+
+    def _failed(
+        self, request: httpx2.Request, status: int, code: int, problem: str
+    ) -> httpx2.Response:
+        if not self._ends_at_failure:
+            return _answer(request, status, code, problem)
+        self._on_end(problem)
+        # A post of the old transport has no answer; the SDK would log the failure, address and all.
+        return httpx2.Response(202 if request.method == "POST" else status, request=request)
 
 
 class _Unused(httpx2.AsyncBaseTransport):
@@ -241,6 +246,14 @@ def _code_of(status: int) -> int:
     if status in (401, 403, 407):
         return REFUSED
     return NOT_SENT if status < 500 else LOST
+
+
+def _described(error: Exception) -> str:
+    """An error in a line, without what may be secret: addresses, and what cannot be in a header."""
+    kind = type(error).__name__
+    if isinstance(error, httpx2.LocalProtocolError) or not str(error):
+        return kind
+    return f"{kind}: {without_queries(str(error))}"[:300]
 
 
 def _reason(response: httpx2.Response) -> str:

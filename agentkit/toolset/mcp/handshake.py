@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.server import Protocol
+from agentkit.toolset.mcp.server_checks import without_queries
 from agentkit.toolset.mcp.transport import FAULTS, REFUSED, Transport
 
 if TYPE_CHECKING:
@@ -69,6 +69,6 @@ def _said_of(error: Exception) -> str:
         error = error.exceptions[0]
     if isinstance(error, MCPError) and error.code in FAULTS:
         return error.message
-    text = re.sub(r"\?[^\s'\"]*", "?...", str(error))[:500]
+    text = without_queries(str(error))[:500]
     kind = "" if isinstance(error, MCPError) else f"{type(error).__name__}: "
     return f"refused the handshake: {kind}{text}"

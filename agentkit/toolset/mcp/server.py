@@ -119,7 +119,10 @@ class McpServer:
     listing_ttl_s: float | None = None
     """For how many seconds its list may be kept on disk, so that a run can begin before the server
     is started. None: for as long as the server says; 0: never."""
-    trust: Trust = Trust()
+    resource_tool: bool = False
+    """Whether there is one tool more, `{alias}__read_resource`: the model reads resources by their
+    URIs with it. For servers whose results name resources."""
+    trust: Trust = field(default_factory=Trust)
     """Which of its tools are shown and called. By default all, with a warning for what is odd about
     their texts; with a lock, what somebody has approved."""
 

@@ -202,3 +202,8 @@ def _has(value: object, method: str) -> bool:
 def shown_url(url: str) -> str:
     """Return an address for messages: without the query, which may be secret."""
     return _shown(urlsplit(url))
+
+
+def without_queries(text: str) -> str:
+    """Return a text for messages without the queries of the addresses in it."""
+    return re.sub(r"\?[^\s'\"]*", "?...", text)

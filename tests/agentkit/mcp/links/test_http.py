@@ -6,14 +6,13 @@ import asyncio
 import gzip
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from agentkit.toolset import McpConnectError, McpServer
+from agentkit.toolset import McpConnectError, McpServer, Toolset
 from agentkit.toolset.mcp.backoff import Backoff
 
 pytestmark = pytest.mark.timeout(60)
@@ -258,37 +257,56 @@ async def test_a_session_that_the_server_ended_is_begun_anew_and_the_call_not_re
             )
 
 
-@pytest.mark.parametrize("transport", ["streamable-http", "sse"])
-async def test_a_server_that_went_and_came_back_is_found_again(serve, honest_server, transport):
+async def test_a_server_that_went_and_came_back_is_found_again(serve, honest_server):
     now = 0.0
-
-    @asynccontextmanager
-    async def running(port: int = 0):
-        server = honest_server()
-        app = server.sse_app() if transport == "sse" else server.streamable_http_app()
-        async with serve(app, port) as address:
-            yield address
-
-    path = "sse" if transport == "sse" else "mcp"
     async with asyncio.timeout(40):
-        async with running() as address:
-            server = McpServer(alias="far", url=f"{address}/{path}", transport=transport)
-            connection = server.connect()
+        async with serve(honest_server().streamable_http_app()) as address:
+            connection = McpServer(alias="far", url=f"{address}/mcp").connect()
             connection.backoff = Backoff(lambda: now)
             await connection.open()
-            pinned = connection.tools
+            pinned = Toolset(connection.tools).bytes
         first = await connection.call("echo", {"text": "x"})
         second = await connection.call("echo", {"text": "x"})
         assert first.is_error
         assert "cannot be reached at http://127.0.0.1" in second.content
-        assert second.content.endswith("The call was not sent.")
+        assert second.content.endswith(". The call was not sent.")
         third = await connection.call("echo", {"text": "x"})
         assert "is tried again in 1 s" in third.content
         now += 1
-        async with running(urlsplit(address).port):
+        async with serve(honest_server().streamable_http_app(), urlsplit(address).port):
             assert (await connection.call("echo", {"text": "back"})).content == "back"
-            assert connection.tools == pinned
+            assert Toolset(connection.tools).bytes == pinned
             await connection.close()
+
+
+async def test_an_event_stream_of_the_old_transport_that_ended_is_opened_again(
+    serve, honest_server
+):
+    app, cut, n_streams = honest_server().sse_app(), asyncio.Event(), 0
+
+    async def cutting(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal n_streams
+
+        async def until_cut() -> Any:
+            waits = [asyncio.ensure_future(receive()), asyncio.ensure_future(cut.wait())]
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            waits[1].cancel()
+            return waits[0].result() if waits[0].done() else {"type": "http.disconnect"}
+
+        is_stream = scope["type"] == "http" and scope["method"] == "GET"
+        n_streams += is_stream
+        await app(scope, until_cut if is_stream else receive, send)
+
+    async with serve(cutting) as address, asyncio.timeout(20):
+        server = McpServer(alias="far", url=f"{address}/sse", transport="sse")
+        async with server.connect() as connection:
+            hanging = asyncio.create_task(connection.call("hang", {}))
+            assert (await connection.call("echo", {"text": "x"})).content == "x"
+            cut.set()
+            assert "closed the connection. Whether the call" in (await hanging).content
+            cut.clear()
+            assert (await connection.call("echo", {"text": "again"})).content == "again"
+    assert n_streams == 2
 
 
 async def test_leaving_ends_the_session_at_the_server(serve, honest_server):

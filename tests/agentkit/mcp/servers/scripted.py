@@ -61,7 +61,7 @@ def tools() -> list[dict]:
             return listed
         case "bad_tools":
             deep: dict = EMPTY
-            for _ in range(100):
+            for _ in range(20):
                 deep = {"type": "object", "properties": {"x": deep}}
             return [
                 tool("array", {"type": "array"}),
@@ -131,6 +131,11 @@ def call(request: dict) -> None:  # noqa: C901 - a table of faults
     elif name == "child":
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         answer(request, text(str(child.pid)))
+    elif name == "daemon":
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        command = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+        daemon = subprocess.Popen(command, start_new_session=True, **quiet)
+        answer(request, text(str(daemon.pid)))
     elif name == "close_stdout":
         OUT.close()
         os.close(1)
@@ -145,6 +150,12 @@ def call(request: dict) -> None:  # noqa: C901 - a table of faults
     else:
         if MODE == "pollute":
             write(b"called echo\n")
+        if MODE == "flood":
+            for _ in range(20):
+                write(b"\xff\x00\xfe noise \r\n" * 5_000 + b"\x00" * 50_000 + b"\n")
+                sys.stderr.buffer.write(b"\xff chatter\n" * 5_000)
+            sys.stderr.write("the last word\n")
+            sys.stderr.flush()
         if MODE == "changes":
             send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         answer(request, text(arguments.get("text", "")))
