@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +23,8 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._replace import replaced
 from agentkit_tools._root import Root
 from agentkit_tools._text import decode_exactly, encode_exactly, version_of
+
+TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -391,3 +396,30 @@ def test_texts_that_are_too_large_are_refused(changes, monkeypatch):
         changes.write_file("x.txt", "ü" * 51)
     with pytest.raises(Refused, match="would become longer than 100"):
         changes.edit_file("a.txt", "one", "x" * 100)
+
+
+WRITE = """
+import signal, sys
+from agentkit_tools import _changes
+from agentkit_tools._root import Root
+root = Root(sys.argv[1])
+texts = [b"a" * 8_000_000, b"b" * 8_000_000]
+signal.setitimer(signal.ITIMER_REAL, float(sys.argv[2]))  # the alarm ends the process
+while True:
+    for text in texts:
+        _changes.replace(root, "a.txt", text)
+"""
+
+
+def test_a_server_that_dies_while_it_writes_leaves_the_old_or_the_new_file(folder):
+    (folder / "a.txt").write_bytes(b"a" * 8_000_000)
+    for number in range(1, 9):
+        done = subprocess.run(
+            [sys.executable, "-c", WRITE, str(folder), str(number * 0.0031)],
+            env={"PYTHONPATH": TOOLS_FOLDER},
+            timeout=30,
+        )
+        assert done.returncode == -signal.SIGALRM
+        found = (folder / "a.txt").read_bytes()
+        assert len(found) == 8_000_000
+        assert found in (b"a" * 8_000_000, b"b" * 8_000_000)

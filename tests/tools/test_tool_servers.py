@@ -19,6 +19,7 @@ from mcp import Client
 from mcp.server import MCPServer
 
 from agentkit.toolset import McpServer, Toolset
+from agentkit.toolset.provider_forms import DIALECTS, tool_problems
 from agentkit_tools import files, notes, search
 from agentkit_tools._note_store import NoteStore
 from agentkit_tools._root import Root
@@ -84,6 +85,20 @@ async def test_a_listing_is_sorted_described_bounded_and_says_what_changes(name,
             assert found == WRITING[name][tool.name], tool.name
         for argument, schema in tool.input_schema["properties"].items():
             assert_bounded(schema, f"{tool.name}.{argument}")
+
+
+@pytest.mark.parametrize("name", WRITING)
+async def test_every_provider_takes_the_tools_as_they_are(name, folder):
+    with built(name, folder) as server:
+        async with McpServer(alias="it", server=server).connect() as connection:
+            assert connection.warnings == ()
+            problems = [
+                f"{dialect}: {tool.spec.name}: {problem}"
+                for tool in connection.tools
+                for dialect in DIALECTS
+                for problem in tool_problems(tool.spec, dialect)
+            ]
+    assert problems == []
 
 
 def assert_bounded(schema: dict, where: str) -> None:
