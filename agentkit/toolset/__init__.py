@@ -5,6 +5,8 @@ function.py  @tool, a Python function as a tool (signature.py, schema.py, result
 canonical.py one byte form for schemas; toolset.py: the sorted, pinned, hashed set
 policy.py    how calls are handled: approval, retries, what may be run again
 execute.py   runs the calls of one turn, in parallel, results in call order; failures.py logs
+caller.py    what a running call may ask of its run; forms.py: the values that servers ask for
+attachments.py  images and documents, by their bytes
 mcp/         MCP servers as sources of tools, from the process up to the results
 Importing this package loads neither the MCP SDK nor pydantic; they load when first used.
 """

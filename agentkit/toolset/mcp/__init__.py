@@ -8,7 +8,8 @@ server.py      McpServer: how to reach one, a value
 connection.py  McpConnection: connected, listed, called, started again
 link.py        one life of a session, and the task that owns it; stdio.py, process.py, wire.py
 listing.py     all pages, each tool judged by itself; names.py: legal everywhere
-results.py     what a model reads of a result
+calling.py     one call: rounds.py, callbacks.py, asking.py (what its server asks), logs.py
+results.py     what a model reads and sees of a result; structured.py, outputs.py
 trust/         what is odd about a server's words, and who has approved them
 reading.py     resources and prompts: resources.py, prompts.py, paging.py
 Importing this package does not load the MCP SDK.

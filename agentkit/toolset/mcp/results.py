@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agentkit.blocks import File, Image
 from agentkit.toolset.attachments import MOST_BYTES, BadAttachment, image_of, pdf_of
+from agentkit.toolset.mcp.structured import joined
 from agentkit.toolset.results import encodable, finite
 from agentkit.toolset.tool import ToolOutput
 
@@ -135,7 +135,7 @@ class _Shown:
         """Return all of it as text. What is structured comes once: behind what does not say it."""
         if structured is None:
             return "\n".join(self.parts)
-        return "\n".join([_joined(self.said, structured), *self.notes])
+        return "\n".join([joined(self.said, structured), *self.notes])
 
     def note(self, text: str) -> None:
         """Say something in place of a block."""
@@ -203,40 +203,6 @@ def _decoded_text(mime: object, blob: object) -> str | None:
         return base64.b64decode(blob, validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return None
-
-
-def _joined(texts: list[str], structured: object) -> str:
-    if not texts:
-        return _compact(structured)
-    # SDKs wrap results that are no objects as {"result": ...}, and give each list member a block.
-    value = structured
-    if isinstance(structured, Mapping) and structured.keys() == {"result"}:
-        value = structured["result"]
-    joined = "\n".join(texts)
-    if value in (joined, texts):
-        return joined
-    parsed = _parse(joined)
-    if parsed == structured:
-        return _compact(structured)
-    if parsed == value or _parsed(texts) == value:
-        return _compact(value)
-    return f"{joined}\n{_compact(structured)}"
-
-
-def _parsed(texts: Iterable[str]) -> list[object]:
-    return [_parse(text) for text in texts]
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _parse(text: str) -> object:
-    """The JSON value that the text is, or the text itself."""
-    try:
-        return finite(json.loads(text))
-    except (ValueError, RecursionError):
-        return text
 
 
 def _link_text(block: Mapping[str, object]) -> str:
