@@ -127,6 +127,7 @@ def _key(server: McpServer) -> str | None:
         "capabilities": [server.elicits, server.samples],
         "allow": None if server.allow is None else sorted(server.allow),
         "deny": None if server.deny is None else sorted(server.deny),
+        "resource_tool": server.resource_tool,
         "trust": [server.trust.lock is not None, server.trust.refuses_flagged],
     }
     try:

@@ -12,6 +12,7 @@ from agentkit.toolset.mcp.listing import Listing, Selection, list_tools
 from agentkit.toolset.mcp.listing_cache import ListingCache
 from agentkit.toolset.mcp.offered import OfferedTools
 from agentkit.toolset.mcp.relisting import Relisting
+from agentkit.toolset.mcp.resource_tool import with_resource_tool
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread
@@ -33,7 +34,7 @@ class ToolLists:
         """Its tools, as far as is known."""
         self._server = server
         self._cache = cache
-        self._relisting = Relisting(server, self._ask)
+        self._relisting = Relisting(server, self._listed)
         self._notes: list[str] = []
         self._stale_at_s = math.inf
 
@@ -115,6 +116,9 @@ class ToolLists:
 
     async def _keep(self, listing: Listing) -> None:
         await run_in_thread(lambda: self._cache.keep(self._server, listing), "keep-mcp-tools")
+
+    async def _listed(self, link: McpLink) -> Listing:
+        return with_resource_tool(self._server, await self._ask(link))
 
     async def _ask(self, link: McpLink) -> Listing:
         from mcp import MCPError

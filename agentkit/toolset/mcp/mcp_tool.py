@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.mcp.names import final_names
+from agentkit.toolset.mcp.resource_tool import is_resource_tool, read_for_model
 from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec
 
@@ -68,6 +69,8 @@ class McpTool:
             return problem
         listed = connection.offered.get(name)
         assert listed is not None, "the server offers it"
+        if is_resource_tool(connection.server, listed):
+            return await read_for_model(connection.server, connection.ask, arguments)
         output = await connection.call(listed.original, arguments, context.caller)
         now = connection.offered.get(name)
         if output.is_error and now is not None and now.spec.bytes != self._spec.bytes:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 
 from agentkit import Agent, Knowledge, McpServer
 from agentkit.blocks import UserMessage
@@ -156,3 +159,38 @@ def test_a_limit_of_no_use_is_an_error(shelf: Shelf) -> None:
     connection = McpServer(alias="docs", server=shelf.server).connect()
     with pytest.raises(KnowledgeError, match="max_document_chars"):
         McpFeed(connection, Knowledge(), max_document_chars=0)
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_server_that_announces_a_change_is_looked_at_again(
+    protocol: Literal["auto", "legacy"],
+) -> None:
+    shop = MCPServer("shop")
+    texts = {"hours": "nine"}
+
+    @shop.resource("shop://hours")
+    def hours() -> str:
+        return texts["hours"]
+
+    @shop.tool()
+    async def change(ctx: Context) -> str:
+        texts["hours"] = "ten"
+        if protocol == "legacy":
+            await ctx.request_context.session.send_resource_list_changed()
+        else:
+            await ctx.notify_resources_changed()
+        return "changed"
+
+    knowledge = Knowledge()
+    server = McpServer(alias="shop", server=shop, protocol=protocol)
+    async with server.connect() as connection, asyncio.timeout(20):
+        feed = ToldFeed(connection, knowledge)
+        feed.has_looked = asyncio.Event()
+        following = asyncio.create_task(feed.follow())
+        await feed.has_looked.wait()
+        assert knowledge.get("shop:shop://hours") == "nine"
+        feed.has_looked.clear()
+        await connection.call("change", {})
+        await feed.has_looked.wait()
+        following.cancel()
+    assert knowledge.get("shop:shop://hours") == "ten"
