@@ -6,6 +6,8 @@ import functools
 import os
 import shutil
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -42,3 +44,34 @@ def interpreter(isolation: str) -> Interpreter:
 def _all_may_read(own: Interpreter) -> bool:
     path = Path(own.command[0])
     return all(folder.stat().st_mode & 1 for folder in path.parents)
+
+
+def sleeping(isolation: str, mark: str, first: str = "pass") -> str:
+    """Code that turns into a process which does something first, and then sleeps under a mark."""
+    python = interpreter(isolation).command[0]
+    code = f"import os, time; {first}; time.sleep(1000)"
+    return f"os.execv({python!r}, ['x', '-Sc', {code!r}, {mark!r}])"
+
+
+def marked(mark: str) -> list[int]:
+    """Processes whose command line has a mark."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                line = (folder / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if mark.encode() in line:
+                found.append(int(folder.name))
+    return found
+
+
+def within(seconds: float, holds: Callable[[], object]) -> bool:
+    """Wait until something holds. False: it does not within the time."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True

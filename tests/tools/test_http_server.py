@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from mcp import Client, StdioServerParameters
 
-from agentkit_tools import _page_text
 from agentkit_tools._errors import Refused
 from agentkit_tools._worker import Worker
 from agentkit_tools.http import HttpTools, build_server, main
@@ -113,16 +112,14 @@ async def test_deep_nesting_ends_in_text_or_a_refusal():
     assert text.endswith("deep")
 
 
-async def test_a_page_that_takes_too_much_to_convert_is_refused_with_advice(monkeypatch):
-    monkeypatch.setattr(
-        _page_text,
-        "_CONVERTER",
-        Worker(
-            module="_markdown_worker", timeout_s=1, max_memory_bytes=150 * 2**20, with_packages=True
-        ),
+async def test_a_page_that_takes_too_much_to_convert_is_refused_with_advice():
+    tight = Worker(
+        module="_markdown_worker", timeout_s=1, max_memory_bytes=150 * 2**20, with_packages=True
     )
-    with pytest.raises(Refused, match=r"takes too much to convert .* fetch it with raw=true"):
-        await fetched("<p><b>" * 600_000)
+    async with web() as here:
+        here.pages["/"] = page_of("<p><b>" * 600_000, HTML)
+        with pytest.raises(Refused, match=r"takes too much to convert .* fetch it with raw=true"):
+            await HttpTools(here.fetcher(), tight).fetch(URL)
 
 
 async def test_a_long_page_comes_in_parts_from_one_copy():

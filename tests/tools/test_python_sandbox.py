@@ -14,7 +14,7 @@ import pytest
 
 from agentkit_tools._errors import Refused
 from agentkit_tools._sandbox import Interpreter, Outcome, Sandbox
-from tests.tools.programs import has_namespaces, interpreter
+from tests.tools.programs import has_namespaces, interpreter, marked, sleeping, within
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -48,27 +48,6 @@ def _skip_without_namespaces(request: pytest.FixtureRequest) -> None:
         return
     if request.getfixturevalue("isolation") == "namespaces" and not has_namespaces():
         pytest.skip("this system makes no namespaces for this user")
-
-
-def sleeping(isolation: str, mark: str, first: str = "pass") -> str:
-    """Code that turns into a process which does something first, and then sleeps under a mark."""
-    python = interpreter(isolation).command[0]
-    code = f"import os, time; {first}; time.sleep(1000)"
-    return f"os.execv({python!r}, ['x', '-Sc', {code!r}, {mark!r}])"
-
-
-def marked(mark: str) -> list[int]:
-    """Processes whose command line has a mark."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                line = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if mark.encode() in line:
-                found.append(int(folder.name))
-    return found
 
 
 @both
@@ -432,7 +411,7 @@ async def test_a_cancelled_call_leaves_no_process(isolation):
     code = f"import os\n{sleeping(isolation, mark)}"
     async with anyio.create_task_group() as group:
         group.start_soon(_run_quietly, isolation, code)
-        assert await anyio.to_thread.run_sync(_within, 30, lambda: marked(mark))
+        assert await anyio.to_thread.run_sync(within, 30, lambda: marked(mark))
         group.cancel_scope.cancel()
     assert marked(mark) == []
 
@@ -460,19 +439,10 @@ def test_when_the_server_is_killed_its_programs_end(isolation):
     tools = str(Path(__file__).parents[2] / "tools")
     with subprocess.Popen([sys.executable, "-c", server, tools]) as process:
         try:
-            assert _within(60, lambda: len(marked(mark)) >= 2)
+            assert within(60, lambda: len(marked(mark)) >= 2)
         finally:
             process.send_signal(signal.SIGKILL)
-    assert _within(20, lambda: not marked(mark))
-
-
-def _within(seconds: float, holds) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    assert within(20, lambda: not marked(mark))
 
 
 async def test_a_program_that_cannot_be_started_is_refused_with_the_reason():

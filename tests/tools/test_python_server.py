@@ -14,7 +14,7 @@ from mcp import Client, StdioServerParameters
 from agentkit_tools._errors import Refused
 from agentkit_tools._sandbox import Sandbox
 from agentkit_tools.python import PythonTools, build_server, main
-from tests.tools.programs import has_namespaces, interpreter
+from tests.tools.programs import has_namespaces, interpreter, marked, sleeping, within
 
 TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
 
@@ -149,3 +149,15 @@ def test_a_system_without_namespaces_is_not_served_with_a_way_out(monkeypatch, c
     monkeypatch.setattr(Sandbox, "check", refuse)
     assert main([]) == 2
     assert "--isolation limits does without" in capsys.readouterr().err
+
+
+async def test_a_call_that_the_client_gives_up_ends_its_program(sandbox):
+    mark = f"given-up-{os.getpid()}"
+    code = f"import os\n{sleeping(sandbox.isolation, mark)}"
+    async with asyncio.timeout(60), Client(build_server(sandbox), mode="legacy") as client:
+        call = asyncio.create_task(client.call_tool("run_python", {"code": code, "timeout_s": 100}))
+        assert await asyncio.to_thread(within, 30, lambda: marked(mark))
+        call.cancel()
+        assert await asyncio.to_thread(within, 30, lambda: not marked(mark))
+        again = await client.call_tool("run_python", {"code": "print('on')"})
+        assert again.content[0].text.endswith("on")

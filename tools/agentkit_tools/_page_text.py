@@ -33,14 +33,17 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 
-_CONVERTER = Worker(
-    module="_markdown_worker",
-    timeout_s=10,
-    max_memory_bytes=1024 * 1024 * 1024,
-    max_reply_bytes=64 * 1024 * 1024,
-    with_packages=True,
-    max_running=2,
-)
+
+def converter() -> Worker:
+    """The child process that makes Markdown, with its usual limits."""
+    return Worker(
+        module="_markdown_worker",
+        timeout_s=10,
+        max_memory_bytes=1024 * 1024 * 1024,
+        max_reply_bytes=64 * 1024 * 1024,
+        with_packages=True,
+        max_running=2,
+    )
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class Text:
     text: str
 
 
-async def text_of(page: Page, *, raw: bool) -> Text:
-    """A page as text; HTML as Markdown, unless it is wanted raw.
+async def text_of(page: Page, markdown: Worker | None) -> Text:
+    """A page as text; HTML as Markdown by the worker given, or raw without one.
 
     Raises:
         Refused: it is not text, or HTML that takes too much to convert.
@@ -61,10 +64,10 @@ async def text_of(page: Page, *, raw: bool) -> Text:
     if not (_TEXT.fullmatch(kind) or kind in _HTML):
         raise Refused(f"{page.url} is {kind[:100]!r}, {len(page.body)} bytes, which is not text")
     text = _decoded(page, kind)
-    if kind not in _HTML or raw:
+    if kind not in _HTML or markdown is None:
         return Text(kind, text)
     try:
-        reply = await _CONVERTER.run({"html": text, "url": page.url})
+        reply = await markdown.run({"html": text, "url": page.url})
     except WorkerFailed as failed:
         raise Refused(
             f"{page.url} takes too much to convert to Markdown ({failed.reason}); "

@@ -29,7 +29,7 @@ _JSON_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _DENIED_WORDS = re.compile(
     r"""\b(
       pg_read_\w+ | pg_ls_\w+ | pg_stat_file | pg_file_\w+ | pg_current_logfile
-    | lo_\w+ | lowrite | loread
+    | lo_(import|export|creat|create|open|unlink|put|get|from_bytes|truncate(64)?) | lowrite
     | dblink\w* | postgres_fdw_\w+
     | pg_(terminate|cancel)_backend | pg_reload_conf | pg_rotate_logfile | pg_promote
     | pg_switch_wal | pg_create_\w+ | pg_drop_\w+ | pg_logical_\w+ | pg_replication_\w+

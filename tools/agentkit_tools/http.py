@@ -39,9 +39,10 @@ from pydantic import Field
 
 from agentkit_tools._errors import Refused
 from agentkit_tools._fetching import Fetcher, Page
-from agentkit_tools._page_text import Text, text_of
+from agentkit_tools._page_text import Text, converter, text_of
 from agentkit_tools._serve import add_http_option, log, make_server, serve, strict_tool
 from agentkit_tools._web_rules import Allowed, Rules
+from agentkit_tools._worker import Worker
 
 _MAX_CHARS = 35_000
 _KEPT_PAGES = 8
@@ -71,8 +72,9 @@ def build_server(fetcher: Fetcher) -> MCPServer:
 class HttpTools:
     """The tools. Each returns text for a model, or raises `Refused` with what to do instead."""
 
-    def __init__(self, fetcher: Fetcher) -> None:
+    def __init__(self, fetcher: Fetcher, markdown: Worker | None = None) -> None:
         self._fetcher = fetcher
+        self._markdown = markdown or converter()
         self._kept: OrderedDict[tuple[str, bool], tuple[Page, Text]] = OrderedDict()
 
     async def fetch(
@@ -113,7 +115,7 @@ class HttpTools:
         if start and key in self._kept:
             return self._kept[key]
         page = await self._fetcher.fetch(url)
-        self._kept[key] = (page, await text_of(page, raw=raw))
+        self._kept[key] = (page, await text_of(page, None if raw else self._markdown))
         self._kept.move_to_end(key)
         while len(self._kept) > _KEPT_PAGES:
             self._kept.popitem(last=False)

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import os
 import sys
 from typing import Annotated
 
@@ -176,6 +177,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _advice(isolation: str) -> str:
+    if isolation == "limits" and os.getuid() == 0:
+        return (
+            "; started by root, programs run as another user, who must be able to run the "
+            "interpreter: name such a one with --python, or start the server as an ordinary user"
+        )
     if isolation == "limits":
         return ""
     return (
