@@ -200,6 +200,7 @@ def test_help_names_every_option(module, capsys):
     out = capsys.readouterr().out
     assert f"python -m agentkit_tools.{module.__name__.rsplit('.', 1)[1]}" in out
     assert "--http PORT" in out
+    assert "Threat model" in out
 
 
 @pytest.mark.parametrize("is_async", [False, True])

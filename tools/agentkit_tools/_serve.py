@@ -118,6 +118,17 @@ def _version() -> str:
         return "unknown"
 
 
+def make_parser(name: str, doc: str | None) -> argparse.ArgumentParser:
+    """A command line with `--http`, whose help is a module's docstring: its threat model too."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m agentkit_tools.{name}",
+        description=doc,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_http_option(parser)
+    return parser
+
+
 def add_http_option(parser: argparse.ArgumentParser) -> None:
     """Add `--http PORT`, which `serve` takes as `http_port`."""
     parser.add_argument(

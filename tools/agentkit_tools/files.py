@@ -28,7 +28,6 @@ user of this machine with the rights of the one who started it.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import sys
 from typing import Annotated
@@ -48,8 +47,8 @@ from agentkit_tools._root import Root
 from agentkit_tools._serve import (
     CHANGES,
     READS,
-    add_http_option,
     log,
+    make_parser,
     make_server,
     serve,
     strict_tool,
@@ -180,15 +179,11 @@ class FileTools:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.files",
-        description="MCP server over the files below one folder, and nothing outside it.",
-    )
+    parser = make_parser("files", __doc__)
     parser.add_argument("root", help="the folder; nothing outside it can be read or changed")
     parser.add_argument(
         "--read-only", action="store_true", help="offer no tools that write, move or delete"
     )
-    add_http_option(parser)
     options = parser.parse_args(arguments)
     try:
         root = Root(options.root)

@@ -23,7 +23,6 @@ user of this machine.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sqlite3
 import sys
@@ -38,7 +37,7 @@ from pydantic import Field
 from agentkit_tools._errors import Refused
 from agentkit_tools._note_store import Note, NoteStore
 from agentkit_tools._query import MAX_QUERY_CHARS, match_expression
-from agentkit_tools._serve import READS, add_http_option, log, make_server, serve, strict_tool
+from agentkit_tools._serve import READS, log, make_parser, make_server, serve, strict_tool
 from agentkit_tools._text import fitting
 
 MAX_NOTE_CHARS = 4000
@@ -154,15 +153,11 @@ class NoteTools:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.notes",
-        description="MCP server that keeps notes in one file, to which is only added.",
-    )
+    parser = make_parser("notes", __doc__)
     parser.add_argument("file", help="an SQLite file; it is made if it is not there")
     parser.add_argument(
         "--times", action="store_true", help="keep with each note when it was added, and show it"
     )
-    add_http_option(parser)
     options = parser.parse_args(arguments)
     try:
         store = NoteStore(options.file, now=_now if options.times else None)

@@ -42,7 +42,7 @@ from agentkit_tools._query import MAX_QUERY_CHARS, match_expression
 from agentkit_tools._reading import End, Start, show_lines, with_numbers
 from agentkit_tools._root import Root
 from agentkit_tools._scan import IGNORED_NAMES, Scan
-from agentkit_tools._serve import READS, add_http_option, log, make_server, serve, strict_tool
+from agentkit_tools._serve import READS, log, make_parser, make_server, serve, strict_tool
 from agentkit_tools._snapshots import Found, Index, Snapshot
 from agentkit_tools._text import fitting
 
@@ -196,10 +196,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.search",
-        description="MCP server that ranks the texts of one folder (full text, BM25).",
-    )
+    parser = make_parser("search", __doc__)
     parser.add_argument("root", help="the folder; nothing outside it is read")
     parser.add_argument(
         "--cache", metavar="FILE", help="keep the snapshot there (outside the folder)"
@@ -214,7 +211,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-mb", metavar="N", type=_megabytes, default=64, help="of text at most (64)"
     )
-    add_http_option(parser)
     return parser
 
 
