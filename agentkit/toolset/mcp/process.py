@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentkit.toolset.mcp.orphans import MARK, CrashGuard, kill_marked, new_mark
+from agentkit.toolset.threads import run_in_thread
 
 _EXIT_GRACE_S = 1.0
 """After its stdin closed a server may take this long to exit by itself, as MCP asks of it."""
@@ -106,11 +107,14 @@ class ServerProcess:
                 await self._exits_within(_TERMINATE_GRACE_S, hurry)
         finally:
             self._signal_group(_signal("SIGKILL"))
-            kill_marked(self._mark)
-            if self._guard is not None:
-                self._guard.release()
-            await self._exits_within(_REAP_S, None)
-            self._close_pipes()
+            try:
+                # It looks at every process of the system.
+                await run_in_thread(lambda: kill_marked(self._mark), "find-strays")
+            finally:
+                if self._guard is not None:
+                    self._guard.release()
+                await self._exits_within(_REAP_S, None)
+                self._close_pipes()
 
     async def _exits_within(self, limit_s: float, hurry: asyncio.Event | None) -> bool:
         if hurry is not None and hurry.is_set():
