@@ -353,6 +353,25 @@ async def test_no_other_process_is_in_reach_and_no_rights_can_be_gained(isolatio
     ]
 
 
+@isolated
+async def test_sockets_and_calls_that_namespaces_do_not_cover_are_refused(isolation):
+    outcome = await run(
+        isolation,
+        "import ctypes, os, socket\n"
+        "for family in (38, 40, 44, 29, 17):\n"
+        "    try: socket.socket(family, socket.SOCK_STREAM); print('made', family)\n"
+        "    except OSError as error: print(error.errno)\n"
+        "for family in (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6):\n"
+        "    socket.socket(family).close()\n"
+        "socket.socketpair()\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "numbers = {'x86_64': (250, 321, 298, 323, 425), 'aarch64': (219, 280, 241, 282, 425)}\n"
+        "for number in numbers[os.uname().machine]:\n"
+        "    print(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno())\n",
+    )
+    assert outcome.stdout == "97\n" * 5 + "-1 1\n" * 5, outcome
+
+
 async def test_without_namespaces_a_program_cannot_trace_or_kill_the_server_of_root():
     if os.getuid() != 0:
         pytest.skip("as an ordinary user it can: the docstring says so")

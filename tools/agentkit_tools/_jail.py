@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentkit_tools import _namespaces, _orphans
+from agentkit_tools import _namespaces, _orphans, _seccomp
 from agentkit_tools._made_files import made_files
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
@@ -248,6 +248,8 @@ class _Program:
             _become_user(self._owner)
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        if self._is_isolated:
+            _seccomp.confine()
         _limit(self._request, self._is_isolated)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)

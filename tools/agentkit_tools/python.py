@@ -10,6 +10,8 @@ With `--isolation namespaces`, the default, on Linux:
 - A program sees no file of this machine but the system's programs and libraries (/usr, /lib, /bin)
   and its interpreter, all read-only. No home, no /etc, no /proc; it writes to memory only.
 - It sees no network, not even this machine's, no other process, and no variable of the environment.
+  Kinds of sockets that namespaces do not cover, the kernel's keys, and interfaces for programming
+  and watching the kernel are refused (on x86-64 and 64-bit ARM).
 - It has no rights on top of an ordinary user's, and cannot gain any.
 - All its processes end with it, however they hide: they are a world of their own, and it is closed.
 - NOT protected: the kernel itself. A flaw there is a way out; run the server in a virtual machine
