@@ -55,6 +55,11 @@ def lock(
                 _ask(path)
             state.updated().write(path)
             say(f"wrote {path}")
+            if state.unheld:
+                say(
+                    f"nothing holds {', '.join(state.unheld)} to it yet: give the McpServer "
+                    f'trust=Trust(lock="{path}")'
+                )
 
 
 def diff(where: options.Where, file: LockFile = None) -> None:
@@ -77,6 +82,8 @@ class _State:
 
     lock: McpLock
     offered: Mapping[str, Mapping[str, ToolSpec]]
+    unheld: tuple[str, ...]
+    """Aliases of servers whose `Trust` names no lock."""
 
     @property
     def differences(self) -> dict[str, LockDifference]:
@@ -121,16 +128,17 @@ def _states(where: str, file: Path | None) -> dict[Path, _State]:
 
     servers = servers_of(where, None, None, None)
     offered = asyncio.run(_offered(servers))
-    places: dict[Path, list[str]] = {}
+    places: dict[Path, list[McpServer]] = {}
     for server in servers:
         path = file or Path(server.trust.lock or _DEFAULT)
-        places.setdefault(path, []).append(server.alias)
+        places.setdefault(path, []).append(server)
     return {
         path: _State(
             lock=McpLock.read(path) if path.exists() else McpLock(),
-            offered={alias: offered[alias] for alias in aliases},
+            offered={server.alias: offered[server.alias] for server in of_it},
+            unheld=tuple(server.alias for server in of_it if server.trust.lock is None),
         )
-        for path, aliases in places.items()
+        for path, of_it in places.items()
     }
 
 

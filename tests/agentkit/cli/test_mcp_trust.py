@@ -85,6 +85,13 @@ def test_a_server_that_fails_is_approved_as_nothing(cli: Cli) -> None:
     assert not Path("other.json").exists()
 
 
+def test_a_lock_that_nothing_holds_a_server_to_is_said(cli: Cli) -> None:
+    offer(add="Adds.")
+    written = cli("mcp", "lock", "trusting_app:Free", "-y", "-o", "other.json")
+    assert written.exit_code == 0, written.output
+    assert 'trust=Trust(lock="other.json")' in written.stderr
+
+
 def test_servers_are_listed_with_what_is_odd_about_them(cli: Cli) -> None:
     offer(raed_file="Reads.\x1b[8m <!-- hidden -->")
     listed = cli("mcp", "list", "trusting_app:Free")

@@ -55,17 +55,21 @@ RULES = (
         rf"\b(?:ignore|disregard|forget|override|bypass) {_FEW}"
         r"(?:(?:previous|prior|above|earlier|preceding|system|your|other|all|any) "
         rf"{_FEW}(?:instructions?|prompts?|guidelines|guardrails)"
-        rf"|(?:previous|prior|preceding|your|system) {_FEW}(?:rules|directives|policies|orders))\b",
+        rf"|(?:previous|prior|preceding|your|system) "
+        rf"{_FEW}(?:rules|directives|directions|policies|orders|commands)"
+        r"|(?:everything|all|anything|what)(?: that)? you "
+        r"(?:were|are|have been) (?:told|instructed))\b",
         "tells the model to ignore what it was told",
     ),
     Rule(
         "danger",
         "secrecy",
-        ("tell", "inform", "mention", "reveal", "disclos"),
+        ("tell", "inform", "mention", "reveal", "disclos", "let"),
         r"\b(?:do not|don't|dont|never|must not|should not|without|avoid) (?:[\w'-]+ ){0,2}?"
         r"(?:(?:tell(?:ing)?|inform(?:ing)?) (?:[\w'-]+ ){0,3}?(?:users?|humans?|anyone|anybody)"
         r"|(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)) (?:[\w'-]+ ){0,5}?"
-        r"to (?:the |any |your )?(?:users?|humans?|anyone|anybody))\b",
+        r"to (?:the |any |your )?(?:users?|humans?|anyone|anybody)"
+        r"|let(?:ting)? (?:the |any )?(?:users?|humans?|anyone|anybody) (?:know|see|notice))\b",
         "tells the model to keep something from the user",
     ),
     Rule(
@@ -80,10 +84,14 @@ RULES = (
     Rule(
         "warning",
         "secrecy",
-        ("notify", "notifying", "show", "ask", "alert", "confirm"),
+        ("notify", "notifying", "show", "ask", "alert", "confirm", "mention", "reveal", "user"),
         r"\b(?:do not|don't|dont|never|without) (?:[\w'-]+ ){0,2}?"
         r"(?:notify(?:ing)?|show(?:ing)?|ask(?:ing)?|alert(?:ing)?|confirm(?:ing)?) "
-        r"(?:[\w'-]+ ){0,4}?(?:users?|humans?)\b",
+        r"(?:[\w'-]+ ){0,4}?(?:users?|humans?)\b"
+        r"|\b(?:do not|don't|dont|never) (?:mention|reveal|disclose|tell) "
+        r"(?:that|this|these|how|anything)\b"
+        r"|\bwithout the (?:user|human)'?s? (?:knowledge|knowing|noticing)\b"
+        r"|\buser has (?:already )?(?:consented|agreed|approved|authorized)\b",
         "tells the model to do something without the user",
     ),
     Rule(
@@ -121,6 +129,22 @@ RULES = (
         ("important", "critical", "system", "instruction", "secret", "hidden", "mandatory"),
         r"</?(?:important|critical|system|instructions?|secret|hidden|mandatory)(?: [^>]*)?>",
         "has a block that looks like instructions to the model",
+    ),
+    Rule(
+        "warning",
+        "disguise",
+        ("from now on", "new instruction", "developer mode", "jailbreak", "note to", "restriction"),
+        r"\bfrom now on (?:you|act|ignore|always|never)\b|\bnew instructions?:"
+        r"|\bnote to (?:the |any )?(?:ai|assistant|llm|language model|agent|model)s?\b"
+        r"|\bdeveloper mode\b|\bjailbreak|\bwithout restrictions\b",
+        "speaks to the model as if it were the user or the system",
+    ),
+    Rule(
+        "warning",
+        "steering",
+        ("http",),
+        r"https?://\S+ [^!?]{0,60}?\b(?:follow|obey|execute) (?:what|the|its|all|any)\b",
+        "tells the model to follow what an address says",
     ),
     Rule(
         "warning",
