@@ -121,8 +121,7 @@ class Callbacks:
                 yield
             finally:
                 self._call = None
-                for task in self._answering:
-                    task.cancel()
+                await _ended(tuple(self._answering))
 
     async def _on_elicit(self, context: object, params: BaseModel) -> ElicitResult | ErrorData:
         from mcp_types import ElicitResult, ErrorData
@@ -166,8 +165,18 @@ class Callbacks:
             return ErrorData(code=_REFUSED, message=str(error))
 
 
+_CANCEL_GRACE_S = 2.0
+"""How long a program that answers a question may take to clean up."""
 _REFUSED = -1
 """The specification's code for a request that a person has rejected."""
+
+
+async def _ended(tasks: tuple[asyncio.Task[Any], ...]) -> None:
+    """Cancel what answers a call that is over, and wait a bounded time for its end."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_CANCEL_GRACE_S)
 
 
 def _now_s() -> float:
