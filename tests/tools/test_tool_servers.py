@@ -242,3 +242,45 @@ def test_the_servers_leave_the_working_folder_alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert notes.main([str(tmp_path / "no" / "notes.db")]) == 2
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "call", "words"),
+    [
+        (files, [], ("write_file", {"path": "x", "content": "x"}), "wrote x: 1 line, 1 bytes"),
+        (files, ["--read-only"], ("write_file", {"path": "x", "content": "x"}), "Unknown tool"),
+        (search, [], ("search", {"query": "tea"}), "notes/deep/c.md:1-1"),
+        (search, ["--ignore", "notes"], ("search", {"query": "tea"}), "[nothing found; "),
+        (search, ["--max-mb", "1"], ("search", {"query": "tea"}), "or 1048576 bytes of text"),
+        (search, ["--max-mb", "3"], ("search", {"query": "tea"}), "notes/deep/c.md:1-1"),
+        (search, ["--cache", "{cache}"], ("search", {"query": "tea"}), "notes/deep/c.md:1-1"),
+        (notes, [], ("add_note", {"text": "x"}), "1 x"),
+        (notes, ["--times"], ("add_note", {"text": "x"}), r"1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ x"),
+    ],
+)
+def test_every_option_does_what_it_says(
+    module, options, call, words, folder, tmp_path, monkeypatch
+):
+    for name in ("one.txt", "two.txt"):
+        (folder / name).write_text("coffee " * 120_000)
+    place = tmp_path / "notes.db" if module is notes else folder
+    answers: list[str] = []
+
+    def served(server: MCPServer, what: str, http_port: int | None) -> int:
+        async def ask() -> None:
+            async with Client(server, mode="legacy") as client:
+                answers.append((await client.call_tool(*call)).content[0].text)
+                if module is notes:
+                    answers.append((await client.call_tool("list_notes", {})).content[0].text)
+
+        asyncio.run(ask())
+        assert (what, http_port) == (repr(str(place)), 8000)
+        return 5
+
+    monkeypatch.setattr(module, "serve", served)
+    cache = tmp_path / "cache.db"
+    given = [option.format(cache=cache) for option in options]
+    assert module.main([str(place), "--http", "8000", *given]) == 5
+    pattern = words if module is notes else re.escape(words)
+    assert re.search(pattern, answers[-1]), answers
+    assert cache.exists() is ("--cache" in options)
