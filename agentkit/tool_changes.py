@@ -75,14 +75,14 @@ async def learn_tools(run: RunState) -> None:
 
 
 def with_newest_tools(run: RunState, context: Context) -> Context:
-    """Return a new epoch of the run, behind the tools of now. The same, if there are no others."""
+    """Return a new epoch of the run with the tools of now in front, and none behind it."""
     toolset = _newest(run)
-    if toolset is None or toolset == run.member.toolset:
+    if toolset is None:
         return context
-    # Not at the top: importing agentkit loads no provider's rules.
-    from agentkit.context.version import rebase
-
-    return rebase(context, _with_tools(context.front, toolset), keeps_thinking=True)
+    front = context.front
+    if toolset != run.member.toolset:
+        front = _with_tools(front, toolset)
+    return front.append(*(each for each in context.messages if not isinstance(each, ToolsMessage)))
 
 
 def show_newest_tools(run: RunState) -> bool:
@@ -188,18 +188,19 @@ def _price(run: RunState) -> tuple[int, Decimal | None]:
 
 
 def _newest(run: RunState) -> Toolset | None:
-    """Return what a new epoch of the run would show; None where that has no form."""
+    """Return what a new epoch of the run would show; None where that has no form.
+
+    The agent's own tools as they are, those that its team's servers offer now, and of servers of
+    which that is not known those that it was shown.
+    """
     served, member = run.member.served, run.member
     if served is None:
         return None
     known = served.known_aliases
-    kept = (
-        tool for tool in run.toolset if not isinstance(tool, McpTool) or tool.alias not in known
-    )
+    own = (tool for tool in member.toolset if not isinstance(tool, McpTool))
+    unknown = (t for t in run.toolset if isinstance(t, McpTool) and t.alias not in known)
     try:
-        return Toolset(
-            (*(tool for tool in kept if tool.spec.name in member.toolset), *served.tools)
-        )
+        return Toolset((*own, *unknown, *served.tools))
     except ToolNameConflict:
         return None
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context as McpContext
 
-from agentkit import Agent, CompactionRule, Context, McpServer
+from agentkit import Agent, CompactionRule, Context, McpServer, ModelError
 from agentkit.blocks import ToolMessage, ToolsMessage, UserMessage
 from agentkit.events import ContextCompacted, Event, ToolsChanged
 from agentkit.models.base import ModelRequest
@@ -123,6 +123,20 @@ class Changing(RuleBasedStateMachine):
         """A run whose conversation has to be summarised."""
         self.talk_of(FILLER, tools, ["a"])
 
+    @rule(tools=LISTS, more=LISTS)
+    def fail_and_go_on(self, tools: dict[str, int], more: dict[str, int]) -> None:
+        """The model fails just when it was shown what has changed, which changes again then."""
+        self.todo = [lambda _: self.set_and_announce(tools), ModelError("busy")]
+        with pytest.raises(ModelError) as failed:
+            self.await_(self.run("go on"))
+        assert failed.value.partial is not None
+        self.context = failed.value.partial.context
+        self.server.set(more)
+        self.todo = [Call("s__announce")]
+        self.n_seen = len(self.model.calls)
+        self.context, events = self.await_(self.run(None))
+        self.check(events)
+
     def talk_of(self, prompt: str, tools: dict[str, int] | None, names: list[str]) -> None:
         shown = self.final_names()
         self.todo: list[Any] = [Call(shown[n], {"text": "x"}) for n in names if n in shown]
@@ -164,7 +178,7 @@ class Changing(RuleBasedStateMachine):
                 found[name] = hits[0]
         return found
 
-    async def run(self, prompt: str) -> tuple[Context, list[Event]]:
+    async def run(self, prompt: str | None) -> tuple[Context, list[Event]]:
         async with self.agent.stream(prompt, context=self.context) as stream:
             events = [event async for event in stream]
         return stream.result.context, events
@@ -215,7 +229,7 @@ def all_names(context: Context) -> list[str]:
 
 
 Changing.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=25,
     stateful_step_count=10,
     deadline=None,
     derandomize=True,

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentkit import Agent, CompactionRule, Context
+from agentkit import Agent, CompactionRule, Context, ModelError
 from agentkit.blocks import ToolMessage, ToolsMessage
 from agentkit.context.segment import tool_names
 from agentkit.events import ContextCompacted, ServerFailed, ToolsChanged
@@ -119,7 +119,7 @@ async def test_after_an_announcement_new_conversations_have_it_in_front_and_old_
     async with agent:
         old = await agent.run("x")
         tool_file.set("announce", "crash", "echo", "alpha")
-        connection = agent._session.team.root.served.of({"s"}).__next__()
+        connection = next(agent._session.team.root.served.of({"s"}))
         await connection.call("announce", {})
         going_on, events = await events_of(agent, "y", context=old.context)
         new, no_events = await events_of(agent, "z")
@@ -262,7 +262,9 @@ async def test_a_change_that_is_announced_just_behind_the_result_is_seen_in_the_
     agent, _ = changing(
         tool_file,
         then(lambda: tool_file.set("later", "echo", "new"), Call("s__later", {"text": "x"})),
-        Call("s__new", {"text": "x"}),
+        then(
+            lambda: monkeypatch.setattr(relisting, "_GRACE_S", 0.0), Call("s__new", {"text": "x"})
+        ),
         "done",
     )
     result, _ = await events_of(agent, "x")
@@ -369,6 +371,46 @@ async def test_a_summary_begins_an_epoch_with_the_tools_of_now_in_front(tool_fil
     assert "s__alpha" in model.calls[-1].request.toolset.names
     assert "s__echo" not in model.calls[-1].request.toolset.names
     assert json.loads(results(stream.result)[-1])["name"] == "alpha"
+
+
+async def test_behind_tools_that_nobody_has_answered_to_none_are_added(tool_file):
+    """Tools come behind what a user or a tool says: providers take them at no other place."""
+
+    def fail(request):
+        tool_file.set("announce", "crash", "echo", "alpha", "beta")
+        return ModelError("busy")
+
+    agent, model = changing(
+        tool_file,
+        then(
+            lambda: tool_file.set("announce", "crash", "echo", "alpha"),
+            Call("s__announce", {"text": "x"}),
+        ),
+        fail,
+        Call("s__announce", {"text": "x"}),
+        "done",
+    )
+    async with agent:
+        with pytest.raises(ModelError) as failed:
+            await agent.run("x")
+        stopped = failed.value.partial.context
+        assert isinstance(stopped.messages[-1], ToolsMessage)
+        (connection,) = agent._session.team.root.served.of({"s"})
+        await connection.call("announce", {})
+        result = await agent.run(None, context=stopped)
+    assert added(result.context) == [("s__alpha",), ("s__beta",)]
+    kinds = [message.kind for message in result.context.messages]
+    assert kinds == [
+        "user",
+        "assistant",
+        "tool",
+        "tools",
+        "assistant",
+        "tool",
+        "tools",
+        "assistant",
+    ]
+    assert_prefix_stable(model.calls)
 
 
 async def test_a_policy_holds_for_a_tool_that_is_not_listed_now(tool_file):
