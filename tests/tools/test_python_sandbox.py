@@ -440,6 +440,28 @@ async def _run_quietly(isolation: str, code: str) -> None:
 
 
 @both
+async def test_when_the_supervisor_is_killed_the_program_ends_and_the_call_says_so(isolation):
+    mark = f"unwatched-{isolation}-{os.getpid()}"
+
+    def kill_supervisor() -> bool:
+        found = marked(mark)
+        if found:
+            above = parent(found[0])
+            os.kill(parent(above) if isolation == "namespaces" else above, signal.SIGKILL)
+        return bool(found)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, within, 30, kill_supervisor)
+        with pytest.raises(Refused, match="could not be supervised"):
+            await run(isolation, f"import os\n{sleeping(isolation, mark)}", timeout_s=60)
+    assert await anyio.to_thread.run_sync(within, 20, lambda: not marked(mark))
+
+
+def parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@both
 def test_when_the_server_is_killed_its_programs_end(isolation):
     """Regression guard: nothing but the end of a pipe tells the supervisor."""
     mark = f"orphan-{isolation}-{os.getpid()}"

@@ -228,11 +228,11 @@ async def test_even_a_superuser_changes_nothing_by_a_query(here, url):
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("SELECT pg_sleep(100)", "select fewer rows"),
-        ("SELECT count(*) FROM generate_series(1, 10000000000)", "select fewer rows"),
+        ("SELECT pg_sleep(100)", "select fewer"),
+        ("SELECT count(*) FROM generate_series(1, 10000000000)", "select fewer"),
         (
             "WITH RECURSIVE c(x) AS (VALUES (1) UNION ALL SELECT 1 FROM c) SELECT sum(x) FROM c",
-            "select fewer rows",
+            "select fewer",
         ),
         ("SELECT repeat('x', 1000000000)", "select fewer"),
         ("SELECT repeat('x', 200000000) FROM generate_series(1, 20)", "select fewer"),

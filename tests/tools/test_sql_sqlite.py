@@ -198,15 +198,21 @@ BLOBS = "WITH RECURSIVE c(x, n) AS (SELECT zeroblob(9000000), 1 UNION ALL SELECT
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        (ENDLESS + "SELECT count(*) FROM c", "takes too long"),
-        (ENDLESS + "SELECT x FROM c WHERE x < 0", "takes too long"),
+        (ENDLESS + "SELECT count(*) FROM c", "takes too long|took too much"),
+        (ENDLESS + "SELECT x FROM c WHERE x < 0", "takes too long|took too much"),
         ("SELECT length(printf('%.*c', 1000000000, 'x'))", "took too much|too big|too long"),
         ("SELECT zeroblob(1000000000)", "a value is longer than 16777216 bytes"),
         ("SELECT hex(zeroblob(16000000))", "a value is longer"),
         ("SELECT replace(hex(zeroblob(4000000)), '0', 'aaaa')", "a value is longer"),
-        (ENDLESS + "SELECT length(group_concat(x, 'xxxxxxxxxxxxxx')) FROM c", "longer|too long"),
-        (BLOBS + "SELECT n FROM (SELECT x, n FROM c LIMIT 100) ORDER BY x, n", "too much memory"),
-        ("SELECT json_group_array(x) FROM (" + ENDLESS + "SELECT x FROM c)", "longer|too long"),
+        (
+            ENDLESS + "SELECT length(group_concat(x, 'xxxxxxxxxxxxxx')) FROM c",
+            "longer|too long|too much",
+        ),
+        (BLOBS + "SELECT n FROM (SELECT x, n FROM c LIMIT 100) ORDER BY x, n", "too much"),
+        (
+            "SELECT json_group_array(x) FROM (" + ENDLESS + "SELECT x FROM c)",
+            "longer|too long|too much",
+        ),
         ("SELECT 'a' LIKE '" + "%a" * 1000 + "'", "use a shorter pattern"),
         ("SELECT " + "(" * 2000 + "1" + ")" * 2000, "too large|overflow|depth"),
         ("SELECT " + " + ".join(["1"] * 2000), "too large|depth"),
@@ -316,7 +322,7 @@ async def test_more_rows_than_fit_are_all_changed(here, tools):
 
 async def test_a_change_that_is_stopped_leaves_the_database_as_it_was(file):
     tools = SqlTools(Database(location=str(file), timeout_s=1))
-    with pytest.raises(Refused, match="takes too long"):
+    with pytest.raises(Refused, match=r"takes too long|took too much"):
         await tools.execute(f"INSERT INTO customers (name) {ENDLESS} SELECT x FROM c")
     assert "[3]" in await tools.query("SELECT count(*) FROM customers")
 

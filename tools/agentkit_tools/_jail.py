@@ -246,6 +246,8 @@ class _Program:
         os.chdir(folder / "work")
         if self._owner is not None:
             _become_user(self._owner)
+            # A change of user takes this back.
+            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         _prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         if self._is_isolated:

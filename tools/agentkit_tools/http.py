@@ -83,7 +83,9 @@ class HttpTools:
         start: Annotated[
             int, Field(ge=0, description="first character to show; 0 fetches the page anew")
         ] = 0,
-        max_chars: Annotated[int, Field(ge=100, le=_MAX_CHARS)] = 20_000,
+        max_chars: Annotated[
+            int, Field(ge=100, le=_MAX_CHARS, description="characters to show at most")
+        ] = 20_000,
         raw: Annotated[bool, Field(description="HTML as it is, not as Markdown")] = False,
     ) -> str:
         """Fetch a page: HTML as Markdown, other text as it is."""

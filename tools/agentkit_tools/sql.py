@@ -130,12 +130,17 @@ def build_server(database: Database, *, may_write: bool = False) -> MCPServer:
     made = [strict_tool(each, annotations=READS) for each in tools.reading]
     if may_write:
         made.append(strict_tool(tools.execute, annotations=CHANGES))
+    # Not every client shows a model the instructions of a server.
+    named = [
+        tool.model_copy(update={"description": f"{tool.description} ({database.dialect})"})
+        for tool in made
+    ]
     rights = "reads and changes" if may_write else "reads"
     return make_server(
         "agentkit-sql",
         f"Looks at and {rights} one {database.dialect} database. "
-        f"Call list_tables and describe_table before you query.",
-        made,
+        "Call list_tables and describe_table before you query.",
+        named,
     )
 
 
@@ -165,7 +170,7 @@ class SqlTools:
         self,
         sql: _Sql,
         parameters: _Parameters = [],  # noqa: B006 - never changed; a schema shows it as []
-        max_rows: Annotated[int, Field(ge=1, le=1000)] = 100,
+        max_rows: Annotated[int, Field(ge=1, le=1000, description="rows to show at most")] = 100,
         offset: Annotated[
             int, Field(ge=0, le=1_000_000, description="rows to leave out first, for more pages")
         ] = 0,
