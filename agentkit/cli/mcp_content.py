@@ -13,7 +13,7 @@ import typer
 
 from agentkit.cli import options
 from agentkit.cli.failures import fail, failures_as_exit_codes
-from agentkit.cli.mcp_servers import Command, Header, Url, Where, connected, servers_of
+from agentkit.cli.mcp_servers import Command, Header, Url, Where, connected, echo_theirs, servers_of
 
 if TYPE_CHECKING:
     from agentkit.toolset.mcp import McpConnection, McpServer
@@ -82,7 +82,7 @@ def prompts(
         if get is not None:
             arguments = dict(map(_pair, argument or []))
             found = _of_one(servers, lambda each: each.prompt(get, arguments))
-            _write(found.text)
+            echo_theirs(found.text)
             return
         rows = _gathered(servers, listed)
         _print(rows, ("name",), "description", as_json)
@@ -130,7 +130,7 @@ def _print_resource(servers: tuple[McpServer, ...], uri: str) -> None:
             fail(
                 f"{part.uri} is {len(part.data):,} bytes of {part.mime_type}; write them to a file"
             )
-        _write(part.data if part.text is None else part.text)
+        echo_theirs(part.data if part.text is None else part.text)
 
 
 def _print(rows: list[dict[str, Any]], keys: tuple[str, ...], beside: str, as_json: bool) -> None:
@@ -144,15 +144,6 @@ def _print(rows: list[dict[str, Any]], keys: tuple[str, ...], beside: str, as_js
     for name, row in named:
         summary = " ".join(visible(row[beside]).split())
         typer.echo(f"{row['server']}  {visible(name):<{width}}  {summary}".rstrip())
-
-
-def _write(content: str | bytes) -> None:
-    """Print what a server sent: spelt out at a terminal, to the byte elsewhere."""
-    from agentkit.toolset.mcp.trust import visible
-
-    if isinstance(content, str) and sys.stdout.isatty():
-        content = visible(content)
-    typer.echo(content, nl=isinstance(content, str) and not content.endswith("\n"))
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -87,6 +88,16 @@ async def connected(
     finally:
         for connection in connections:
             await connection.close()
+
+
+def echo_theirs(content: str | bytes) -> None:
+    """Print what a server sent: what would steer a terminal spelt out there, else to the byte."""
+    from agentkit.toolset.mcp.trust import visible
+
+    if isinstance(content, str) and sys.stdout.isatty():
+        content = visible(content)
+    is_line = isinstance(content, str) and not content.endswith("\n")
+    typer.echo(content, nl=is_line, color=True)  # else it takes out what it takes for colours
 
 
 def _of_agent(where: str) -> tuple[McpServer, ...]:

@@ -15,6 +15,7 @@ from agentkit.cli.failures import fail, failures_as_exit_codes
 from agentkit.cli.mcp_content import prompts, resources
 from agentkit.cli.mcp_list import list_tools
 from agentkit.cli.mcp_lock import diff, lock
+from agentkit.cli.mcp_servers import echo_theirs
 
 if TYPE_CHECKING:
     from agentkit.cli.agents import AnyAgent
@@ -45,7 +46,7 @@ def call(
         if as_json:
             typer.echo(json.dumps({"content": output.content, "is_error": output.is_error}))
         else:
-            typer.echo(output.content)
+            echo_theirs(output.content)
         if output.is_error:
             raise typer.Exit(1)
 

@@ -9,27 +9,24 @@ sent twice, since it may have had an effect, unless the policy for its tool says
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Iterable, Mapping
-from importlib import import_module
+from collections.abc import Mapping
 from types import TracebackType
 
 from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.errors import McpConnectError, McpRequestError
 from agentkit.toolset.mcp.about import ServerAbout, about
-from agentkit.toolset.mcp.backoff import Backoff
 from agentkit.toolset.mcp.calling import make_call
-from agentkit.toolset.mcp.link import McpLink, ServerEnded
+from agentkit.toolset.mcp.link import McpLink
 from agentkit.toolset.mcp.listing_cache import ListingCache
 from agentkit.toolset.mcp.lists import ToolLists
 from agentkit.toolset.mcp.mcp_tool import McpTool
 from agentkit.toolset.mcp.offered import CallRefused, OfferedTools
 from agentkit.toolset.mcp.reading import ReadsContent
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.threads import run_in_thread
+from agentkit.toolset.mcp.starting import LinkStarter
 from agentkit.toolset.tool import ToolOutput
 
-__all__ = ["McpConnection", "McpServer", "McpTool", "connect_all"]
+__all__ = ["McpConnection", "McpServer", "McpTool"]
 
 
 class McpConnection(ReadsContent):
@@ -50,15 +47,12 @@ class McpConnection(ReadsContent):
         self.resources_changed = asyncio.Event()
         """Set when the server says that its resources have changed; who reads them clears it."""
         self._lists = ToolLists(server, ListingCache() if cache is None else cache)
-        self.backoff = Backoff()
-        """When it is tried again after it could not be started. `open` does not wait for that."""
-        self._failure: McpConnectError | None = None
+        self._starter = LinkStarter(server, self._lists)
         self._notes: list[str] = []
         self._link: McpLink | None = None
         self._n_links = 0
         self._opening = asyncio.Lock()
         self._is_closed = False
-        self._protocol = server.protocol
         self._retry: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> McpConnection:
@@ -81,7 +75,7 @@ class McpConnection(ReadsContent):
         """
         if await self._lists.take_kept():
             return
-        self.backoff.reset()
+        self._starter.backoff.reset()
         try:
             await self._live_link()
         except McpConnectError as error:
@@ -220,7 +214,7 @@ class McpConnection(ReadsContent):
     def _try_again(self) -> None:
         is_under_way = self._retry is not None and not self._retry.done()
         has_reason = self.error is not None or self._lists.is_stale
-        if not has_reason or is_under_way or self.backoff.left_s > 0 or self._is_closed:
+        if not has_reason or is_under_way or self._starter.backoff.left_s > 0 or self._is_closed:
             return
         self._retry = asyncio.create_task(self._reconnect(), name=f"mcp-retry-{self.server.alias}")
 
@@ -242,7 +236,7 @@ class McpConnection(ReadsContent):
                 self._note_link(dead)
                 self._notes.append(f"the server was restarted: it {await dead.problem()}")
                 await dead.close(hurry=True)
-            link = await self._start_when_due()
+            link = await self._starter.start()
             if self._is_closed:
                 await link.close(hurry=True)
                 raise self._closed_error()
@@ -253,88 +247,11 @@ class McpConnection(ReadsContent):
             self._link, self.error = link, None
             return link
 
-    async def _start_when_due(self) -> McpLink:
-        """Start the server, unless that has just failed: then its callers go on without it."""
-        if self._failure is not None and (left_s := self.backoff.left_s) > 0:
-            problem = f"{self._failure.problem}; it is tried again in {math.ceil(left_s)} s"
-            raise McpConnectError(self.server.alias, problem)
-        try:
-            link = await self._start()
-        except McpConnectError as error:
-            self._failure = error
-            self.backoff.failed()
-            raise
-        self._failure = None
-        self.backoff.reset()
-        return link
-
     def _closed_error(self) -> McpConnectError:
         return McpConnectError(self.server.alias, "is closed; connect it again")
 
-    async def _start(self) -> McpLink:
-        # Loading the SDK takes seconds: not on the event loop, and not from the server's time.
-        await run_in_thread(lambda: import_module("mcp"), "load-mcp")
-        deadline = asyncio.get_running_loop().time() + self.server.connect_timeout_s
-        link = await self._open_link(deadline)
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._lists.take_first(link)
-        except TimeoutError:
-            await link.close(hurry=True)
-            raise link.too_late() from None
-        except BaseException:
-            await link.close(hurry=True)
-            raise
-        return link
-
-    async def _open_link(self, deadline: float) -> McpLink:
-        try:
-            link = await McpLink.open(self.server, self._protocol, deadline)
-        except ServerEnded:
-            if self._protocol == "legacy":
-                raise
-        else:
-            if not link.is_modern:
-                # Some servers leave the probe unanswered: next time it would cost seconds again.
-                self._protocol = "legacy"
-            return link
-        # Some servers end at a method they do not know. For those the old handshake must come
-        # first.
-        link = await McpLink.open(self.server, "legacy", deadline)
-        self._protocol = "legacy"
-        return link
-
     def _note_link(self, link: McpLink) -> None:
         self._notes += _link_warnings(link)
-
-
-async def connect_all(servers: Iterable[McpServer]) -> list[McpConnection]:
-    """Connect servers in parallel; the connections come in the order of the servers.
-
-    A server that cannot be used does not hold up the others: its connection has no tools, and
-    `error` says why. Close every connection when done. If the caller is cancelled, all are
-    closed.
-
-    Raises:
-        ValueError: two servers have one alias.
-    """
-    connections = [server.connect() for server in servers]
-    aliases = [connection.server.alias for connection in connections]
-    if len(set(aliases)) != len(aliases):
-        raise ValueError(f"MCP server aliases must be unique, not {aliases!r}")
-    try:
-        await asyncio.gather(*(_try_open(connection) for connection in connections))
-    except BaseException:
-        await asyncio.gather(*(connection.close() for connection in connections))
-        raise
-    return connections
-
-
-async def _try_open(connection: McpConnection) -> None:
-    try:
-        await connection.open()
-    except McpConnectError as error:
-        connection.error = error
 
 
 def _link_warnings(link: McpLink) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agentkit.cli.mcp_servers import echo_theirs
 from tests.agentkit.cli.conftest import Cli
 
 SERVER = Path(__file__).parents[1] / "mcp" / "servers" / "from_file.py"
@@ -110,6 +111,20 @@ def test_a_server_needs_no_agent(cli: Cli) -> None:
     assert cli("mcp", "list", "trusting_app:Free", "--command", command).exit_code == 2
     assert cli("mcp", "list", "--command", command, "--header", "A: b").exit_code == 2
     assert cli("mcp", "list", "--url", "ftp://x").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "shown"), [(True, "one<U+001B>[2Jtwo\n"), (False, "one\x1b[2Jtwo\n")]
+)
+def test_what_a_server_sends_steers_no_terminal(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,
+    shown: str,
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    echo_theirs("one\x1b[2Jtwo")
+    assert capsys.readouterr().out == shown
 
 
 def test_it_says_what_providers_make_of_a_tool(cli: Cli) -> None:

@@ -1,20 +1,22 @@
-"""A server's listing, as far as it is trusted."""
+"""A server's listing, as far as it is trusted. What reads texts is loaded when there are some."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError, McpLockError
 from agentkit.toolset.mcp.describing import describe_change
 from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection
 from agentkit.toolset.mcp.names import final_names
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.trust.diff import LockDifference, compare
 from agentkit.toolset.mcp.trust.flag import Flag
-from agentkit.toolset.mcp.trust.lock import ApprovedTool, McpLock
-from agentkit.toolset.mcp.trust.scan import flags_of_tool
 from agentkit.toolset.mcp.trust.setting import Trust
+
+if TYPE_CHECKING:
+    from agentkit.toolset.mcp.trust.diff import LockDifference
+    from agentkit.toolset.mcp.trust.lock import ApprovedTool
 
 _REFUSAL = (
     "This tool is not any more what was approved, and what it does may have changed. It was not "
@@ -52,6 +54,8 @@ def judged(alias: str, listing: Listing, trust: Trust, selection: Selection) -> 
     """
     flagged = {tool.original: _flags(tool) for tool in listing.tools}
     if trust.lock is not None:
+        from agentkit.toolset.mcp.trust.lock import McpLock
+
         approved = McpLock.read(trust.lock).approved(alias)
         taken = {name: tool for name, tool in approved.items() if selection.takes(name)}
         return _approved(alias, listing, trust, taken, flagged)
@@ -72,6 +76,8 @@ def _approved(
     approved: Mapping[str, ApprovedTool],
     flagged: Mapping[str, tuple[Flag, ...]],
 ) -> Listing:
+    from agentkit.toolset.mcp.trust.diff import compare
+
     offered = {tool.original: tool for tool in listing.tools}
     difference = compare(approved, {name: tool.spec for name, tool in offered.items()})
     # By all that were approved: a tool that comes or goes must not rename the others.
@@ -114,6 +120,8 @@ def _warnings(
 
 
 def _flags(tool: ListedTool) -> tuple[Flag, ...]:
+    from agentkit.toolset.mcp.trust.scan import flags_of_tool
+
     return flags_of_tool(tool.original, tool.spec.description, tool.spec.parameters)
 
 
