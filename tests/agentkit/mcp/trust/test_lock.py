@@ -142,6 +142,28 @@ def test_a_tool_that_is_not_approved_renames_no_other(tmp_path: Path) -> None:
     assert shown.tools == before.tools
 
 
+DESCRIBED = st.dictionaries(
+    st.sampled_from(["a", "b", "a.b", "a_b", "read-file", "é"]),
+    st.sampled_from(["A.", "B.", "x, y"]),
+)
+
+
+@given(approved=DESCRIBED, offered=DESCRIBED)
+def test_whatever_a_server_offers_a_model_sees_what_was_approved_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, approved: dict[str, str], offered: dict[str, str]
+) -> None:
+    before = listing(**approved)
+    trust = locked(tmp_path_factory.mktemp("lock") / "l", before)
+    shown = judged("s", listing(**offered), trust, ALL)
+    by_name = {tool.original: tool for tool in before.tools}
+    assert [tool.original for tool in shown.tools] == sorted(approved.keys() & offered.keys())
+    for tool in shown.tools:
+        assert tool.spec.bytes == by_name[tool.original].spec.bytes
+        assert bool(tool.refusal) == (approved[tool.original] != offered[tool.original])
+    told = "\n".join(shown.warnings)
+    assert all(repr(name) in told for name in approved.keys() ^ offered.keys())
+
+
 def test_true_and_one_are_two_defaults(tmp_path: Path) -> None:
     def offered(default: object) -> Listing:
         tool = ListedTool(original="a", spec=spec("s__a", x={"default": default}))
