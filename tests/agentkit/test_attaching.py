@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Image as McpImage
 
-from agentkit import Agent, PausedRun, ToolOutput, attaching, subagent, tool
+from agentkit import Agent, McpServer, PausedRun, ToolOutput, attaching, subagent, tool
 from agentkit.blocks import File, Image, ToolMessage, ToolResult, UserMessage
+from agentkit.fake import Ask, Reply
+from agentkit.fake import Call as FakeCall
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.showing import shows
 from agentkit.result import RunRecord
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from tests.agentkit.hosted_world import PROVIDERS, HostedWorld
 from tests.agentkit.pictures import pdf, png
 
 IMAGE = Image.of_bytes(png(10, 10), "image/png")
@@ -166,3 +172,37 @@ async def test_an_open_turn_with_an_image_comes_back_from_json() -> None:
     assert paused == caught.value.paused
     result = await agent.resume(paused, {paused.pending[0].id: Approve()})
     assert [len(each.attachments) for each in results(result)] == [1, 0]
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_the_image_of_a_servers_tool_goes_on_every_providers_wire_and_stays_there(
+    provider: str,
+) -> None:
+    """MCP images end as each API's own blocks; what cannot be shown is a note instead."""
+    server = MCPServer("pad")
+
+    @server.tool()
+    def sketch() -> list[str | McpImage]:
+        """Sketch."""
+        return ["A dot.", McpImage(data=png(10, 10), format="png")]
+
+    def respond(ask: Ask) -> Reply:
+        if ask.n_turns == 0:
+            return Reply(calls=(FakeCall("pad__sketch", "{}"),))
+        return Reply(text="Seen.")
+
+    world = HostedWorld(respond, provider)
+    pad = McpServer(alias="pad", server=server)
+    agent = Agent(name="a", model=world.model, instructions="You look.", tools=[pad])
+
+    async def talk() -> RunRecord:
+        first = await agent.run("Look.")
+        return await agent.run("And now?", context=first.context)
+
+    world.run(talk)
+    assert len(world.served) == 3
+    data = (IMAGE.data or "").encode()
+    shown = 0 if provider == "deepseek" else 1
+    assert [body.count(data) for body in world.fake.requests] == [0, shown, shown]
+    for shorter, longer in itertools.pairwise(world.sent):
+        assert longer[: len(shorter)] == shorter
