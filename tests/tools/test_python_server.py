@@ -27,6 +27,11 @@ def sandbox() -> Sandbox:
     return Sandbox(isolation=isolation, interpreter=interpreter(isolation))
 
 
+def ended(code: int, sandbox: Sandbox) -> str:
+    hint = "" if sandbox.isolation == "namespaces" else "; limited, not isolated"
+    return f"[exit code {code}{hint}]"
+
+
 async def test_an_answer_has_the_end_the_outputs_and_the_files(sandbox):
     answer = await PythonTools(sandbox).run_python(
         "print('hello')\n"
@@ -36,7 +41,7 @@ async def test_an_answer_has_the_end_the_outputs_and_the_files(sandbox):
         show_files=["a.txt"],
     )
     assert answer.splitlines() == [
-        "[exit code 1]",
+        ended(1, sandbox),
         "--- stdout",
         "hello",
         "--- stderr",
@@ -48,7 +53,7 @@ async def test_an_answer_has_the_end_the_outputs_and_the_files(sandbox):
         "--- a.txt",
         "text",
     ]
-    assert await PythonTools(sandbox).run_python("pass") == "[exit code 0]"
+    assert await PythonTools(sandbox).run_python("pass") == ended(0, sandbox)
 
 
 async def test_many_files_and_long_texts_are_cut(sandbox):
@@ -70,7 +75,7 @@ async def test_the_tool_is_the_same_in_both_protocol_eras(sandbox, mode):
         assert tool.input_schema["required"] == ["code"]
         assert tool.input_schema["additionalProperties"] is False
         result = await client.call_tool("run_python", {"code": "print(6 * 7)"})
-        assert result.content[0].text == "[exit code 0]\n--- stdout\n42"
+        assert result.content[0].text == f"{ended(0, sandbox)}\n--- stdout\n42"
         for arguments, words in (
             ({"code": ""}, "at least 1 character"),
             ({"code": "x", "timeout_s": 0}, "greater than or equal to 1"),
@@ -112,6 +117,12 @@ async def test_it_serves_over_stdio(sandbox):
         result = await client.call_tool("run_python", {"code": code})
         assert "SECRET" not in result.content[0].text
         assert result.content[0].text.endswith("on")
+
+
+async def test_an_answer_says_when_the_program_was_not_isolated():
+    unconfined = Sandbox(isolation="limits", interpreter=interpreter("limits"))
+    answer = await PythonTools(unconfined).run_python("pass")
+    assert answer == "[exit code 0; limited, not isolated]"
 
 
 def test_it_ends_when_stdin_ends_and_keeps_stdout_clean(sandbox):

@@ -28,7 +28,6 @@ The server speaks on stdout and logs to stderr; it ends when its stdin does.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import OrderedDict
 from typing import Annotated
@@ -40,7 +39,7 @@ from pydantic import Field
 from agentkit_tools._errors import Refused
 from agentkit_tools._fetching import Fetcher, Page
 from agentkit_tools._page_text import Text, converter, text_of
-from agentkit_tools._serve import add_http_option, log, make_server, serve, strict_tool
+from agentkit_tools._serve import log, make_parser, make_server, serve, strict_tool
 from agentkit_tools._web_rules import Allowed, Rules
 from agentkit_tools._worker import Worker
 
@@ -136,11 +135,7 @@ def _one_line(text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.http",
-        description="MCP server that fetches pages of the public web as text.",
-        epilog="Without --allow every public host can be fetched, on ports 80 and 443.",
-    )
+    parser = make_parser("http", __doc__)
     parser.add_argument(
         "--allow",
         action="append",
@@ -157,7 +152,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--timeout", type=float, default=30.0, metavar="S", help="for one page (default: 30)"
     )
-    add_http_option(parser)
     options = parser.parse_args(arguments)
     try:
         allow = tuple(Allowed.parse(text) for text in options.allow)

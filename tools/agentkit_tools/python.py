@@ -34,7 +34,6 @@ and logs to stderr; it ends when its stdin does, and so do the programs.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import sys
@@ -48,7 +47,7 @@ from pydantic import Field
 from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
 from agentkit_tools._sandbox import Interpreter, Outcome, Sandbox
-from agentkit_tools._serve import add_http_option, log, make_server, serve, strict_tool
+from agentkit_tools._serve import log, make_parser, make_server, serve, strict_tool
 
 MAX_TIMEOUT_S = 120
 _MAX_CODE_CHARS = 200_000
@@ -108,11 +107,12 @@ class PythonTools:
             raise Refused("names in show_files must have at most 300 characters, and no NUL")
         if not code.isascii() and any("\ud800" <= char <= "\udfff" for char in code):
             raise Refused("code has half a surrogate pair; write such characters as escapes")
-        return _shown(await self._sandbox.run(code, timeout_s=timeout_s, wanted=show_files))
+        outcome = await self._sandbox.run(code, timeout_s=timeout_s, wanted=show_files)
+        return _shown(outcome, is_isolated=self._sandbox.isolation == "namespaces")
 
 
-def _shown(outcome: Outcome) -> str:
-    parts = [f"[{outcome.ended}]"]
+def _shown(outcome: Outcome, *, is_isolated: bool) -> str:
+    parts = [f"[{outcome.ended}{'' if is_isolated else '; limited, not isolated'}]"]
     for title, text in (("stdout", outcome.stdout), ("stderr", outcome.stderr)):
         if text:
             parts += [f"--- {title}", _clean(text)]
@@ -133,12 +133,7 @@ def _clean(text: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.python",
-        description="MCP server that runs Python programs under limits.",
-        epilog="Without namespaces (any system but Linux, and most containers) a program can do "
-        "what its user can: see `python -m pydoc agentkit_tools.python`.",
-    )
+    parser = make_parser("python", __doc__)
     parser.add_argument(
         "--isolation",
         choices=("namespaces", "limits"),
@@ -160,7 +155,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--processes", type=int, default=16, metavar="N", help="and threads (default: 16)"
     )
-    add_http_option(parser)
     options = parser.parse_args(arguments)
     try:
         sandbox = Sandbox(

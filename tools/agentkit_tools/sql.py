@@ -29,7 +29,6 @@ The server speaks on stdout and logs to stderr; it ends when its stdin does.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from dataclasses import dataclass
@@ -43,8 +42,8 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._serve import (
     CHANGES,
     READS,
-    add_http_option,
     log,
+    make_parser,
     make_server,
     serve,
     strict_tool,
@@ -259,11 +258,7 @@ def _cut(reply: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until stdin ends. Returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m agentkit_tools.sql",
-        description="MCP server over one SQL database, read-only without --write.",
-        epilog="Connect to PostgreSQL as a user that may SELECT and nothing else.",
-    )
+    parser = make_parser("sql", __doc__)
     parser.add_argument(
         "database", help="a file of SQLite, a postgresql:// URL, or env:NAME of a variable with one"
     )
@@ -278,7 +273,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--timeout", type=float, default=10.0, metavar="S", help="for one statement (default: 10)"
     )
-    add_http_option(parser)
     options = parser.parse_args(arguments)
     try:
         database = Database(
