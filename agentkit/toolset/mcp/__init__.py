@@ -5,7 +5,9 @@
         toolset = Toolset(files.tools)
 
 server.py      McpServer: how to reach one, a value
-connection.py  McpConnection: connected, listed, called, started again
+connection.py  McpConnection: connected, listed, called, started again; starting.py, connecting.py
+lists.py       what it offers: relisting.py (when it is asked), listing_cache.py (what is kept on
+               disk), offered.py, changes.py (how it differs); mcp_tool.py: as it was shown
 link.py        one life of a session, and the task that owns it; stdio.py, process.py, wire.py
 listing.py     all pages, each tool judged by itself; names.py: legal everywhere
 calling.py     one call: rounds.py, callbacks.py, asking.py (what its server asks), logs.py
@@ -17,7 +19,8 @@ Importing this package does not load the MCP SDK.
 
 from __future__ import annotations
 
-from agentkit.toolset.mcp.connection import McpConnection, McpTool, connect_all
+from agentkit.toolset.mcp.connecting import connect_all
+from agentkit.toolset.mcp.connection import McpConnection, McpTool
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust import Trust
 

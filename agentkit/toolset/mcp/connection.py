@@ -47,7 +47,8 @@ class McpConnection(ReadsContent):
         self.resources_changed = asyncio.Event()
         """Set when the server says that its resources have changed; who reads them clears it."""
         self._lists = ToolLists(server, ListingCache() if cache is None else cache)
-        self._starter = LinkStarter(server, self._lists)
+        self.starter = LinkStarter(server, self._lists)
+        """Starts it, and knows when it is tried again."""
         self._notes: list[str] = []
         self._link: McpLink | None = None
         self._n_links = 0
@@ -75,7 +76,7 @@ class McpConnection(ReadsContent):
         """
         if await self._lists.take_kept():
             return
-        self._starter.backoff.reset()
+        self.starter.backoff.reset()
         try:
             await self._live_link()
         except McpConnectError as error:
@@ -214,7 +215,7 @@ class McpConnection(ReadsContent):
     def _try_again(self) -> None:
         is_under_way = self._retry is not None and not self._retry.done()
         has_reason = self.error is not None or self._lists.is_stale
-        if not has_reason or is_under_way or self._starter.backoff.left_s > 0 or self._is_closed:
+        if not has_reason or is_under_way or self.starter.backoff.left_s > 0 or self._is_closed:
             return
         self._retry = asyncio.create_task(self._reconnect(), name=f"mcp-retry-{self.server.alias}")
 
@@ -236,7 +237,7 @@ class McpConnection(ReadsContent):
                 self._note_link(dead)
                 self._notes.append(f"the server was restarted: it {await dead.problem()}")
                 await dead.close(hurry=True)
-            link = await self._starter.start()
+            link = await self.starter.start()
             if self._is_closed:
                 await link.close(hurry=True)
                 raise self._closed_error()

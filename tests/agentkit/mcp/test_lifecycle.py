@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from agentkit.toolset import McpConnectError, McpConnection, connect_all
+from agentkit.toolset import McpConnectError, connect_all
 from agentkit.toolset.mcp.link import McpLink
 from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.starting import LinkStarter
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -75,14 +76,14 @@ async def test_cancelling_a_connect_leaves_no_process(server, is_gone, monkeypat
 async def test_cancelling_connect_all_closes_those_that_had_connected(server, is_gone, monkeypatch):
     pids, started = remember_pids(monkeypatch, 2)
     quick_is_up = asyncio.Event()
-    start = McpConnection._start
+    start = LinkStarter.start
 
-    async def start_and_tell(connection: McpConnection) -> McpLink:
-        link = await start(connection)
+    async def start_and_tell(starter: LinkStarter) -> McpLink:
+        link = await start(starter)
         quick_is_up.set()
         return link
 
-    monkeypatch.setattr(McpConnection, "_start", start_and_tell)
+    monkeypatch.setattr(LinkStarter, "start", start_and_tell)
     task = asyncio.create_task(
         connect_all([server("plain", alias="quick"), server("silent", alias="slow")])
     )

@@ -262,7 +262,7 @@ async def test_a_server_that_went_and_came_back_is_found_again(serve, honest_ser
     async with asyncio.timeout(40):
         async with serve(honest_server().streamable_http_app()) as address:
             connection = McpServer(alias="far", url=f"{address}/mcp").connect()
-            connection.backoff = Backoff(lambda: now)
+            connection.starter.backoff = Backoff(lambda: now)
             await connection.open()
             pinned = Toolset(connection.tools).bytes
         first = await connection.call("echo", {"text": "x"})
