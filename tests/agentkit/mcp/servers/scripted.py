@@ -61,7 +61,7 @@ def tools() -> list[dict]:
             return listed
         case "bad_tools":
             deep: dict = EMPTY
-            for _ in range(20):
+            for _ in range(100):
                 deep = {"type": "object", "properties": {"x": deep}}
             return [
                 tool("array", {"type": "array"}),
