@@ -23,7 +23,9 @@ class Other:
     name: str
     source: Literal["npm", "pypi"]
     package: str
-    """With the version that the results are of."""
+    """As npm or pip is asked for it."""
+    needs: tuple[str, ...] = ()
+    """What else pip is asked for, where the package itself asks for too little."""
     program: str
     """In `bin` of the folder of its source."""
     arguments: tuple[str, ...] = ()
@@ -32,6 +34,8 @@ class Other:
     env: Mapping[str, str] = field(default_factory=dict)
     path: str | None = None
     """Of its URL, if it is spoken to over HTTP; None: over stdio."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Of each request over HTTP."""
     call: tuple[str, Mapping[str, object]] | None = None
     """A tool and its arguments; None: what it does needs a service that is not here."""
     answer: str = ""
@@ -170,13 +174,14 @@ OTHERS = (
         package="mcp-server-fetch",
         program="mcp-server-fetch",
         arguments=("--ignore-robots-txt", "--allow-private-ips"),
-        call=("fetch", {"url": "{site}/"}),
+        call=("fetch", {"url": "{site}/", "raw": True}),
         answer="Harbour museum",
     ),
     Other(
         name="sqlite",
         source="pypi",
         package="mcp-server-sqlite",
+        needs=("mcp<2",),
         program="mcp-server-sqlite",
         arguments=("--db-path", "{work}/boats.db"),
         call=("read_query", {"query": "SELECT name FROM boats"}),
@@ -195,8 +200,9 @@ OTHERS = (
         package="mcp-atlassian",
         program="mcp-atlassian",
         arguments=("--transport", "streamable-http", "--port", "{port}", "--host", "127.0.0.1"),
-        env=_ATLASSIAN,
+        env=_ATLASSIAN | {"PYTHONHASHSEED": "0"},  # as `McpServer` sets it for what it starts
         path="/mcp",
+        headers={"Authorization": "Basic bm9ib2R5QGV4YW1wbGUub3JnOm5vbmU="},
     ),
 )
 
@@ -218,12 +224,13 @@ def install(folder: Path, chosen: tuple[Other, ...]) -> None:
             env=os.environ | skip,
             check=True,
         )
-    for package in sorted({each.package for each in chosen if each.source == "pypi"}):
+    wanted = {each.package: each.needs for each in chosen if each.source == "pypi"}
+    for package, needs in sorted(wanted.items()):
         home = folder / package.partition("==")[0]
         if not (home / "bin" / "pip").exists():
             subprocess.run([sys.executable, "-m", "venv", str(home)], check=True)
         pip = [str(home / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, package], check=True)
+        subprocess.run([*pip, package, *needs], check=True)
 
 
 def version(folder: Path, other: Other) -> str:

@@ -112,7 +112,7 @@ class Bench:
                     if number == 0 and other.call is not None:
                         row.answered = await self._ask(other, server)
             except Exception as error:
-                row.problems.append(f"start {number + 1}: {error}"[:200])
+                row.problems.append(self._one_line(f"start {number + 1}: {error}"))
                 break
             if left := processes(mark):
                 row.problems.append(f"left after start {number + 1}: {left}")
@@ -127,7 +127,9 @@ class Bench:
         env = {key: _filled(value, names) for key, value in other.env.items()}
         env |= {MARK: mark, "PATH": self._path}
         if other.path is None:
-            yield McpServer(alias="other", command=command, env=env, connect_timeout_s=60)
+            yield McpServer(
+                alias="other", command=command, env=env, connect_timeout_s=60, call_timeout_s=120
+            )
             return
         own = {name: os.environ[name] for name in ("HOME", "USER") if name in os.environ}
         process = subprocess.Popen(  # noqa: ASYNC220  (it returns at once)
@@ -144,12 +146,17 @@ class Bench:
                 alias="other",
                 url=f"http://127.0.0.1:{port}{other.path}",
                 transport="sse" if is_old else "streamable-http",
+                headers=other.headers,
                 connect_timeout_s=60,
             )
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def _one_line(self, text: str) -> str:
+        """Return a text as a cell of the table."""
+        return " ".join(text.replace(str(self._folder), "DIR").replace("|", "/").split())[:300]
 
     async def _ask(self, other: Other, server: McpServer) -> str:
         """Let an agent call a tool, as a model would."""
@@ -167,7 +174,7 @@ class Bench:
             for each in message.results
         )
         if shown.is_error or other.answer not in shown.content:
-            return f"`{tool}` failed: {shown.content[:200]}"
+            return f"`{tool}` failed: {self._one_line(shown.content)}"
         return f"`{tool}`"
 
 
@@ -247,11 +254,21 @@ def _is_right(row: Row, n_starts: int) -> bool:
 
 
 def _write(rows: list[Row]) -> None:
+    """Put rows into the page; those of servers that were not asked now stay."""
     page = PAGE.read_text("utf-8")
     before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    table = "\n".join([HEAD, *(row.line for row in rows)])
+    written, _, after = rest.partition(END)
+    lines = {_key(line): line for line in written.splitlines() if line.startswith("| ")}
+    lines |= {_key(row.line): row.line for row in rows}
+    order = [_key(Row(other=other, version="").line) for other in OTHERS]
+    table = "\n".join([HEAD, *(lines[key] for key in order if key in lines)])
     PAGE.write_text(f"{before}{BEGIN}\n\n{table}\n\n{END}{after}", "utf-8")
+
+
+def _key(line: str) -> tuple[str, str]:
+    """Return server and transport of a row."""
+    cells = [cell.strip() for cell in line.split("|")]
+    return cells[1], cells[3]
 
 
 def _arguments() -> argparse.Namespace:
