@@ -2,8 +2,8 @@
 
 start   a run with 10 servers of 50 tools each, whose lists lie on disk, beside one without servers
 call    a call of a server's tool, beside `ClientSession.call_tool` of the MCP SDK over its own stdio
-        transport. Both ask the same server (`listed.py` of the tests), which is a process of its
-        own and is not counted.
+        transport. Both ask the same server (`listed.py` of the tests), which is a process of
+        its own and is not counted.
 
 What is compared takes turns in one process; the least of the rounds counts, for what disturbs can
 only add.
@@ -48,7 +48,8 @@ def main() -> None:
         os.environ["XDG_CACHE_HOME"] = str(Path(folder, "cache"))
         results = list(measured(Path(folder), arguments.rounds))
     for result in results:
-        Console().print(f"{result.name}: {result.value:g} {result.unit} ({result.note})")
+        line = f"{result.name}: {result.value:g} {result.unit} ({result.note})"
+        Console().print(line, soft_wrap=True)
     if arguments.write:
         write_benchmarks(BENCHMARKS, results)
     if results[0].value > _MOST_START_MS or results[1].value > _MOST_CALL_MS:
