@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentkit_tools import _scan, _snapshots
+from agentkit_tools import _root, _scan, _snapshots
 from agentkit_tools._chunking import chunks_of, inner_words
 from agentkit_tools._errors import Refused
 from agentkit_tools._query import match_expression
@@ -229,6 +229,30 @@ def test_a_file_that_did_not_change_is_not_read_again(root, folder, monkeypatch)
     monkeypatch.setattr(Root, "read", lambda _, path, __: read.append(path) or b"\0")
     tools.refresh()
     assert read == ["binary.bin"]
+    tools._index.close()
+
+
+def test_a_change_that_leaves_size_and_times_as_they_were_is_noticed_if_it_came_at_once(
+    root, folder, monkeypatch
+):
+    """Regression elsewhere: a file system may count times in steps of seconds."""
+    fine, second = _root.state_of, 10**9
+    monkeypatch.setattr(
+        _root,
+        "state_of",
+        lambda status: (*fine(status)[:3], *2 * [status.st_mtime_ns // second * second]),
+    )
+    monkeypatch.setattr(_scan.time, "time_ns", lambda: second * second)
+    tools = made(root, folder)
+    (folder / "x.txt").write_text("milk\n")
+    os.utime(folder / "x.txt", ns=(10**18, 10**18))
+    tools.refresh()
+    (folder / "x.txt").write_text("rice\n")
+    os.utime(folder / "x.txt", ns=(10**18, 10**18))
+    tools.refresh()
+    assert places(tools.search("rice milk")) == ["x.txt:1-1"]
+    assert "rice" in tools.search("rice")
+    assert "nothing found" in tools.search("milk")
     tools._index.close()
 
 
