@@ -1,9 +1,9 @@
 """What MCP servers cost the machine that asks: CPU time of a run's start, and of a tool call.
 
 start   a run with 10 servers of 50 tools each, whose lists lie on disk, beside one without servers
-call    a call of a server's tool, beside `ClientSession.call_tool` of the MCP SDK over its own stdio
-        transport. Both ask the same server (`listed.py` of the tests), which is a process of
-        its own and is not counted.
+call    a call of a server's tool, beside `ClientSession.call_tool` of the MCP SDK over its own
+        stdio transport. Both ask the same server (`listed.py` of the tests), which is a process
+        of its own and is not counted.
 
 What is compared takes turns in one process; the least of the rounds counts, for what disturbs can
 only add.

@@ -442,3 +442,48 @@ async def test_a_server_that_is_required_ends_the_run_at_once_by_name(tool_file)
     agent = Agent(model=ScriptedModel([]), tools=[slow, broken])
     with pytest.raises(McpConnectError, match=r"'broken' ended with exit code 3.*no key"):
         await agent.run("x")
+
+
+async def test_a_server_that_comes_up_later_is_tried_again_while_nobody_waits(tool_file, tmp_path):
+    switch = tmp_path / "is_there"
+    script = f'[ -e {switch} ] || exit 1; exec "$@"'
+    command = ["sh", "-c", script, "sh", *tool_file.server().command]
+    server = McpServer(alias="s", command=command, protocol="legacy", required=False)
+    steps = ["without", "still without", Call("s__echo", {"text": "x"}), "done"]
+    model = ScriptedModel(steps, takes_tools=True)
+    async with Agent(model=model, tools=[server]) as agent:
+        first, (failed,) = await events_of(agent, "x")
+        assert failed.kind == "server_failed"
+        (connection,) = agent._session.team.root.served.of({"s"})
+        switch.write_text("")
+        connection.starter.backoff.reset()
+        second, (failed,) = await events_of(agent, "y", context=first.context)
+        assert failed.kind == "server_failed"  # it is tried beside this run
+        await connection._retry
+        third, (changed,) = await events_of(agent, "z", context=second.context)
+    assert changed.added == ("s__announce", "s__crash", "s__echo")
+    assert json.loads(results(third)[0])["name"] == "echo"
+    assert_prefix_stable(model.calls)
+
+
+async def test_an_added_tool_takes_nobodys_name(tool_file):
+    """M4: a tool took the place of another by its name alone, and its approval with it."""
+
+    def s__alpha(text: str) -> str:
+        """Ours."""
+        return "ours"
+
+    model = ScriptedModel(
+        [
+            then(lambda: tool_file.set("announce", "alpha"), Call("s__announce", {"text": "x"})),
+            Call("s__alpha", {"text": "x"}),
+            "done",
+        ],
+        takes_tools=True,
+    )
+    async with Agent(model=model, tools=[s__alpha, tool_file.server()]) as agent:
+        result, (event,) = await events_of(agent, "x")
+        assert "s__alpha" in agent._session.team.toolset.names
+    assert event.added == ()
+    assert results(result)[1] == "ours"
+    assert added(result.context) == []
