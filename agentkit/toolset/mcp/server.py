@@ -104,18 +104,17 @@ class McpServer:
     samples: bool = False
     """Whether the server may ask the model. Off for the same reason."""
     required: bool = True
-    """Whether a run fails when the server cannot be connected. Else it begins without it, which is
-    reported by name, with the tools of the last list that was kept, if there is one; and the server
-    is tried again meanwhile."""
+    """Whether a run fails when the server cannot be connected. Else an event says so
+    (`ServerFailed`), the run has the tools of the last list that was kept on disk, if there is one,
+    and the server is tried again meanwhile."""
     on_change: Literal["append", "pin"] = "append"
-    """What happens when the server's tools change while it is connected.
+    """Whether conversations get what the server adds.
 
-    What was sent never moves: a tool that is gone stays in the list, and its calls say so; one that
-    has changed keeps its old description, and is called as it is now. `append` also gives what was
-    added to conversations, behind what was sent, where the model takes tools there; else, and for
-    all that differs, a new epoch has it: new conversations and those that go on from a summary.
-    `pin` shows conversations and their epochs what was listed first. Each change is an event
-    (`ToolsChanged`)."""
+    What was sent never moves, whatever the server does: a tool that is gone stays in the list, and
+    its calls say that it is; one that has changed keeps its old description, and is called as it is
+    now. With `append` a tool that was added comes behind what was sent, where the model takes tools
+    there (`TakesTools`); else new conversations have it, and those that go on from a summary. With
+    `pin` all have what was listed first. Each difference is an event (`ToolsChanged`)."""
     listing_ttl_s: float | None = None
     """For how many seconds its list may be kept on disk, so that a run can begin before the server
     is started. None: for as long as the server says; 0: never."""
