@@ -133,6 +133,17 @@ async def test_a_page_is_fetched_from_the_address_that_was_checked():
         assert "authorization" not in request
 
 
+async def test_another_address_is_tried_when_one_does_not_answer():
+    async with web() as here:
+        here.pages["/"] = page_of("second")
+        here.wire.dead = {PUBLIC}
+        here.names["site.test"] = [[PUBLIC, "93.184.216.35"]]
+        assert (await here.fetcher().fetch("http://site.test/")).body == b"second"
+        here.names["site.test"] = [[PUBLIC]]
+        with pytest.raises(Refused, match=r"cannot reach site\.test:80: nobody there"):
+            await here.fetcher().fetch("http://site.test/")
+
+
 async def test_a_name_that_is_bound_anew_gains_nothing():
     async with web() as here:
         here.pages["/again"] = redirect_to("http://rebind.test/inside")

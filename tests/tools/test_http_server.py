@@ -276,7 +276,7 @@ def test_it_ends_when_stdin_ends_and_keeps_stdout_clean():
     ("arguments", "words"),
     [
         (["--allow", "http://x"], "'http://x' is no host"),
-        (["--timeout", "0"], "the timeout must be more than 0 seconds, not 0"),
+        (["--timeout", "0"], "the timeout must be more than 0 and at most 600 seconds, not 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_said_on_stderr(arguments, words, capsys):

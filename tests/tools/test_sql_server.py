@@ -90,7 +90,8 @@ def test_it_ends_when_stdin_ends_and_keeps_stdout_clean(file):
         (["/nonexistent.db"], "there is no file '/nonexistent.db'"),
         (["env:NOT_SET_ANYWHERE"], "the environment has no variable 'NOT_SET_ANYWHERE'"),
         (["oracle://x"], "oracle:// is not known"),
-        (["postgresql://x", "--timeout", "-1"], "the timeout must be more than 0 seconds, not -1"),
+        (["postgresql://x", "--timeout", "inf"], "more than 0 and at most 3600 seconds, not inf"),
+        (["postgresql://x", "--timeout", "-1"], "more than 0 and at most 3600 seconds, not -1"),
     ],
 )
 def test_a_database_that_cannot_be_served_is_said_on_stderr(arguments, words, capsys):

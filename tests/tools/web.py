@@ -25,6 +25,7 @@ class Wire(httpcore2.AsyncNetworkBackend):
     def __init__(self, port: int) -> None:
         self._port = port
         self.wanted: list[tuple[str, int]] = []
+        self.dead: set[str] = set()
 
     async def connect_tcp(
         self,
@@ -35,6 +36,8 @@ class Wire(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         self.wanted.append((host, port))
+        if host in self.dead:
+            raise httpcore2.ConnectError("nobody there")
         return await httpcore2.AnyIOBackend().connect_tcp("127.0.0.1", self._port, timeout)
 
 

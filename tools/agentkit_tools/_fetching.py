@@ -21,6 +21,7 @@ import httpx2
 from agentkit_tools._errors import Refused
 from agentkit_tools._web_rules import Rules, Target, addresses_of
 
+MAX_TIMEOUT_S = 600
 _MAX_REDIRECTS = 5
 _MAX_TRIED_ADDRESSES = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -83,8 +84,11 @@ class Fetcher:
     ssl_context: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
-        if not self.timeout_s > 0:
-            raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout_s:g}")
+        if not 0 < self.timeout_s <= MAX_TIMEOUT_S:
+            raise ValueError(
+                f"the timeout must be more than 0 and at most {MAX_TIMEOUT_S} seconds, "
+                f"not {self.timeout_s:g}"
+            )
 
     async def fetch(self, url: str, method: Literal["GET", "HEAD"] = "GET") -> Page:
         """Fetch a page, following redirects.

@@ -297,9 +297,10 @@ def _limit(request: Mapping[str, Any], is_isolated: bool) -> None:
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 65_536,
         "RLIMIT_MSGQUEUE": 0,
-        "RLIMIT_NPROC": n_others + request["max_processes"],
         "RLIMIT_AS": request["memory_bytes"],
     }
+    if n_others is not None:
+        wanted["RLIMIT_NPROC"] = n_others + request["max_processes"]
     for name, value in wanted.items():
         which = getattr(resource, name, None)
         if which is None:

@@ -27,13 +27,13 @@ def kill_descendants() -> None:
         time.sleep(_PAUSE_S)
 
 
-def count_threads_of(uid: int) -> int:
-    """How many threads a user runs, for a limit that counts them all."""
-    count = 0
+def count_threads_of(uid: int) -> int | None:
+    """How many threads a user runs, for a limit that counts them all. None: nobody knows."""
+    count: int | None = None
     for folder in _processes():
         with contextlib.suppress(OSError):
             if folder.stat().st_uid == uid:
-                count += len(os.listdir(folder / "task"))
+                count = (count or 0) + len(os.listdir(folder / "task"))
     return count
 
 

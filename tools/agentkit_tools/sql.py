@@ -51,6 +51,7 @@ from agentkit_tools._serve import (
 from agentkit_tools._text import MAX_ANSWER_CHARS
 from agentkit_tools._worker import Worker, WorkerFailed
 
+MAX_TIMEOUT_S = 3600
 _MAX_SQL_CHARS = 100_000
 _MAX_PARAMETERS = 500
 _MAX_CELL_CHARS = 2000
@@ -85,10 +86,10 @@ class Database:
     Attributes:
         location: a file of SQLite, or a `postgresql://` URL.
         allow_superuser: work as a PostgreSQL user whose rights reach beyond the database.
-        timeout_s: for one statement.
+        timeout_s: for one statement, at most `MAX_TIMEOUT_S`.
 
     Raises:
-        ValueError: an unknown kind of URL, or no such file.
+        ValueError: an unknown kind of URL, no such file, or no such time.
     """
 
     location: str
@@ -96,8 +97,11 @@ class Database:
     timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if not self.timeout_s > 0:
-            raise ValueError(f"the timeout must be more than 0 seconds, not {self.timeout_s:g}")
+        if not 0 < self.timeout_s <= MAX_TIMEOUT_S:
+            raise ValueError(
+                f"the timeout must be more than 0 and at most {MAX_TIMEOUT_S} seconds, "
+                f"not {self.timeout_s:g}"
+            )
         if self.is_postgres:
             return
         if "://" in self.location:
