@@ -11,14 +11,18 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from functools import cache
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.server_checks import shown_url, without_queries
 from agentkit.toolset.mcp.transport import LOST, NOT_SENT, REFUSED
+
+if TYPE_CHECKING:
+    import ssl
 
 _SESSION_HEADER = "mcp-session-id"
 
@@ -68,7 +72,8 @@ class GuardedClient(httpx2.AsyncClient):
 
     async def __aenter__(self) -> Self:
         if self._inner is None:
-            self._inner = await self._opened.enter_async_context(httpx2.AsyncClient())
+            client = httpx2.AsyncClient(verify=_tls_context())
+            self._inner = await self._opened.enter_async_context(client)
         return self
 
     async def __aexit__(
@@ -170,6 +175,12 @@ class GuardedClient(httpx2.AsyncClient):
         self._on_end(problem)
         # A post of the old transport has no answer; the SDK would log the failure, address and all.
         return httpx2.Response(202 if request.method == "POST" else status, request=request)
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    """The usual trust in certificates. Loading them takes 25 ms: once, and not for each link."""
+    return httpx2.create_ssl_context()
 
 
 class _Unused(httpx2.AsyncBaseTransport):
