@@ -8,8 +8,7 @@ is an answer to its own request, in words, and the rest goes on.
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from functools import cache
 from types import TracebackType
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
+from agentkit.toolset.mcp.http_answers import answer, bounded, rpc_error, start_of
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.server_checks import shown_url, without_queries
 from agentkit.toolset.mcp.transport import LOST, NOT_SENT, REFUSED
@@ -28,9 +28,6 @@ _SESSION_HEADER = "mcp-session-id"
 
 _FAREWELL_S = 1.0
 """How long telling the server that its session has ended may take."""
-
-_ERROR_BYTES = 64 * 1024
-"""How much of the body of an error is read."""
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
 
@@ -136,18 +133,18 @@ class GuardedClient(httpx2.AsyncClient):
             await response.aclose()
             problem = "ended the session (HTTP 404)"
             self._on_end(problem)
-            return _answer(request, 404, NOT_SENT, problem)
+            return answer(request, 404, NOT_SENT, problem)
         if status >= 400:
             return await self._explain(request, response)
         if response.headers.get("content-type", "").lower().startswith("application/json"):
-            return _bounded(request, response, self._server.max_message_bytes)
+            return bounded(request, response, self._server.max_message_bytes)
         return response
 
     async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Turn an error status into an answer that says what to do, unless the server does."""
         status = response.status_code
-        body = await _start_of(response)
-        if status not in (401, 403) and (error := _rpc_error(body)) is not None:
+        body = await start_of(response)
+        if status not in (401, 403) and (error := rpc_error(body)) is not None:
             return httpx2.Response(status, json=error, request=request)
         hint = _WHAT_TO_SET.get(status)
         problem = f"answered with HTTP {status}" + (f" ({_reason(response)})" if not hint else "")
@@ -171,7 +168,7 @@ class GuardedClient(httpx2.AsyncClient):
         self, request: httpx2.Request, status: int, code: int, problem: str
     ) -> httpx2.Response:
         if not self._ends_at_failure:
-            return _answer(request, status, code, problem)
+            return answer(request, status, code, problem)
         self._on_end(problem)
         # A post of the old transport has no answer; the SDK would log the failure, address and all.
         return httpx2.Response(202 if request.method == "POST" else status, request=request)
@@ -185,71 +182,6 @@ def _tls_context() -> ssl.SSLContext:
 
 class _Unused(httpx2.AsyncBaseTransport):
     """The guarded client has another client to send; its own transport would cost a TLS context."""
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    """The decoded body of a response, up to a limit. Its errors fail the one request it answers."""
-
-    def __init__(self, response: httpx2.Response, limit: int) -> None:
-        self._response = response
-        self._limit = limit
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        n_bytes = 0
-        try:
-            async for part in self._response.aiter_bytes():
-                n_bytes += len(part)
-                if n_bytes > self._limit:
-                    raise httpx2.StreamError(f"an answer above the limit of {self._limit} bytes")
-                yield part
-        except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise httpx2.StreamError(f"the answer broke off ({type(error).__name__})") from error
-
-    async def aclose(self) -> None:
-        await self._response.aclose()
-
-
-def _bounded(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
-    dropped = ("content-encoding", "content-length", "transfer-encoding")
-    headers = [(name, text) for name, text in response.headers.multi_items() if name not in dropped]
-    return httpx2.Response(
-        response.status_code, headers=headers, stream=_Bounded(response, limit), request=request
-    )
-
-
-async def _start_of(response: httpx2.Response) -> bytes:
-    body = b""
-    try:
-        async for part in response.aiter_bytes():
-            body += part
-            if len(body) > _ERROR_BYTES:
-                break
-    except (httpx2.TransportError, httpx2.DecodingError):
-        return b""
-    finally:
-        await response.aclose()
-    return body
-
-
-def _rpc_error(body: bytes) -> dict[str, object] | None:
-    """The JSON-RPC error that a body holds, if it holds one."""
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    match value:
-        case {"error": {"code": int(code), "message": str(message)} as error}:
-            told = {"code": code, "message": message, "data": error.get("data")}
-            return {"jsonrpc": "2.0", "id": None, "error": told}
-        case _:
-            return None
-
-
-def _answer(request: httpx2.Request, status: int, code: int, problem: str) -> httpx2.Response:
-    error = {"code": code, "message": problem}
-    return httpx2.Response(
-        status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request
-    )
 
 
 def _code_of(status: int) -> int:
