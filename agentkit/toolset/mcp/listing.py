@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.mcp.names import final_names
+from agentkit.toolset.mcp.paging import MAX_PAGES, all_pages, is_sendable
 from agentkit.toolset.tool import ToolSpec
 
-_MAX_PAGES = 1000
 _NEVER_MS = 366 * 86_400_000
 """No list stays as it is for longer than a year."""
 
@@ -66,7 +66,7 @@ class Selection:
 async def list_tools(alias: str, selection: Selection, request: Request) -> Listing:
     """Fetch and judge all tools. The result depends on their set, not on the order of listing."""
     warnings: list[str] = []
-    raw_tools, ttl_s = await _all_pages(request, warnings)
+    raw_tools, pages = await all_pages(request, "tools/list", "tools", warnings)
     by_name: dict[str, list[ToolSpec]] = {}
     listed: set[str] = set()
     for raw in raw_tools:
@@ -75,7 +75,7 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
             warnings.append(f"a tool without a name was left out: {str(raw)[:100]!r}")
             continue
         listed.add(name)
-        if not _is_sendable(name):
+        if not is_sendable(name):
             warnings.append(f"tool {name!r} was left out: its name cannot be sent in UTF-8")
         elif selection.takes(name):
             problem = _problem(raw, by_header=selection.by_header)
@@ -87,40 +87,15 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
         ListedTool(original=original, spec=_renamed(chosen[original], final))
         for original, final in sorted(names.items())
     ]
-    return Listing(tools=tuple(tools), warnings=tuple(sorted(warnings)), ttl_s=ttl_s)
+    return Listing(
+        tools=tuple(tools), warnings=tuple(sorted(warnings)), ttl_s=_shortest_ttl_s(pages)
+    )
 
 
-async def _all_pages(request: Request, warnings: list[str]) -> tuple[list[object], float]:
-    """Return the tools of all pages, and for how long all of them may be kept."""
-    tools: list[object] = []
-    ttls_s: list[float] = []
-    seen: set[str] = set()
-    params: dict[str, object] = {}
-    for _ in range(_MAX_PAGES):
-        result = await request("tools/list", params)
-        ttls_s.append(_ttl_s(result.get("ttlMs")))
-        page = result.get("tools")
-        if isinstance(page, list):
-            tools += page
-        else:
-            warnings.append(f"a page of the tool list is not a list: {str(page)[:100]!r}")
-        # An empty string is a cursor like any other; only its absence ends the list.
-        cursor = result.get("nextCursor")
-        if cursor is None:
-            return tools, min(ttls_s)
-        if not isinstance(cursor, str) or not _is_sendable(cursor):
-            warnings.append(
-                f"the tool list has a cursor that is no text: {str(cursor)[:100]!r}; "
-                "listing stopped there"
-            )
-            return tools, min(ttls_s)
-        if cursor in seen:
-            warnings.append(f"the tool list repeats its page {cursor!r}; listing stopped there")
-            return tools, min(ttls_s)
-        seen.add(cursor)
-        params = {"cursor": cursor}
-    warnings.append(f"the tool list has more than {_MAX_PAGES} pages; listing stopped there")
-    return tools, 0.0
+def _shortest_ttl_s(pages: list[Mapping[str, object]]) -> float:
+    """For how long all of them may be kept."""
+    # A list that was cut may go on differently next time.
+    return 0.0 if len(pages) >= MAX_PAGES else min(_ttl_s(page.get("ttlMs")) for page in pages)
 
 
 def _ttl_s(ttl_ms: object) -> float:
@@ -164,11 +139,6 @@ def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
         if (reason := find_invalid_x_mcp_header(raw["inputSchema"])) is not None:
             return f"its x-mcp-header is of no use: {reason}"
     return None
-
-
-def _is_sendable(text: str) -> bool:
-    """Whether the text has no lone surrogates. A server may list such a name; none can call it."""
-    return text.isascii() or text.encode("utf-8", "replace").decode() == text
 
 
 def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:

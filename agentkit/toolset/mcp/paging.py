@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-_MAX_PAGES = 1000
+MAX_PAGES = 1000
 
 Ask = Callable[[str, dict[str, object]], Awaitable[Mapping[str, object]]]
 """Sends a request (method, params) and returns the raw result."""
 
 
-async def all_pages(ask: Ask, method: str, key: str, warnings: list[str]) -> list[object]:
-    """Return the members of all pages, as they came.
+async def all_pages(
+    ask: Ask, method: str, key: str, warnings: list[str]
+) -> tuple[list[object], list[Mapping[str, object]]]:
+    """Return the members of all pages, as they came, and the raw pages.
 
     Args:
         ask: sends a request.
@@ -20,34 +22,36 @@ async def all_pages(ask: Ask, method: str, key: str, warnings: list[str]) -> lis
         warnings: gets what was wrong. A list that does not end is cut, and its beginning is used.
     """
     members: list[object] = []
+    pages: list[Mapping[str, object]] = []
+    what = f"the {key.removesuffix('s')} list"
     seen: set[str] = set()
     params: dict[str, object] = {}
-    for _ in range(_MAX_PAGES):
+    while len(pages) < MAX_PAGES:
         result = await ask(method, params)
+        pages.append(result)
         page = result.get(key)
         if isinstance(page, list):
             members += page
         else:
-            warnings.append(f"a page of {method} is not a list: {str(page)[:100]!r}")
+            warnings.append(f"a page of {what} is not a list: {str(page)[:100]!r}")
         # An empty string is a cursor like any other; only its absence ends the list.
         cursor = result.get("nextCursor")
         if cursor is None:
-            return members
-        if not isinstance(cursor, str) or not _is_sendable(cursor):
+            return members, pages
+        if not isinstance(cursor, str) or not is_sendable(cursor):
             warnings.append(
-                f"{method} has a cursor that is no text: {str(cursor)[:100]!r}; "
-                "listing stopped there"
+                f"{what} has a cursor that is no text: {str(cursor)[:100]!r}; listing stopped there"
             )
-            return members
+            return members, pages
         if cursor in seen:
-            warnings.append(f"{method} repeats its page {cursor!r}; listing stopped there")
-            return members
+            warnings.append(f"{what} repeats its page {cursor!r}; listing stopped there")
+            return members, pages
         seen.add(cursor)
         params = {"cursor": cursor}
-    warnings.append(f"{method} has more than {_MAX_PAGES} pages; listing stopped there")
-    return members
+    warnings.append(f"{what} has more than {MAX_PAGES} pages; listing stopped there")
+    return members, pages
 
 
-def _is_sendable(text: str) -> bool:
-    """Whether the text has no lone surrogates."""
+def is_sendable(text: str) -> bool:
+    """Return whether a text has no lone surrogates. A server may list such; none can send it."""
     return text.isascii() or text.encode("utf-8", "replace").decode() == text

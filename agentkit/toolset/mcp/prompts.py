@@ -62,7 +62,8 @@ class PromptText:
 async def list_prompts(ask: Ask, warnings: list[str]) -> tuple[McpPrompt, ...]:
     """Return all prompts by their names, in code-point order."""
     found: dict[str, McpPrompt] = {}
-    for member in await all_pages(ask, "prompts/list", "prompts", warnings):
+    members, _ = await all_pages(ask, "prompts/list", "prompts", warnings)
+    for member in members:
         name = text_of(member, "name") if isinstance(member, Mapping) else ""
         if not isinstance(member, Mapping) or not name or name in found:
             warnings.append(f"a prompt was left out: its name {name!r} is empty or listed twice")

@@ -107,7 +107,7 @@ def text_of(member: Mapping[str, object], key: str) -> str:
 async def _members(
     ask: Ask, method: str, key: str, warnings: list[str]
 ) -> list[Mapping[str, object]]:
-    members = await all_pages(ask, method, key, warnings)
+    members, _ = await all_pages(ask, method, key, warnings)
     return [member for member in members if isinstance(member, Mapping)]
 
 
