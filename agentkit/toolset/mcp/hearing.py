@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Set
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Set
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
 from agentkit.toolset.mcp.backoff import Backoff
+from agentkit.toolset.mcp.transport import Transport
 
 if TYPE_CHECKING:
     from mcp import ClientSession
     from mcp.client.subscriptions import Subscription
+
+_BEGIN_S = 1.0
+"""How long a new link waits for the server to accept that changes are heard, before it is used."""
+
+_NOTICE_S = 0.25
+"""How long telling the server that nobody listens any more may take."""
 
 _ACCEPT_S = 15.0
 """How long the server may take to accept that we listen."""
@@ -31,6 +38,32 @@ def wanted_of(session: ClientSession) -> frozenset[Wanted]:
         {} if said is None else {"tools": said.tools, "resources": said.resources}
     )
     return frozenset(what for what, part in parts.items() if getattr(part, "list_changed", False))
+
+
+@asynccontextmanager
+async def hearing(
+    session: ClientSession, transport: Transport, on_gap: Callable[[Set[Wanted]], None]
+) -> AsyncIterator[None]:
+    """Hear of changes inside, from the first moment on. In the old protocol they just come."""
+    wanted = wanted_of(session)
+    if session.discover_result is None or not wanted:
+        yield
+        return
+    is_hearing = asyncio.Event()
+    listening = asyncio.create_task(
+        keep_listening(session, wanted, on_gap, is_hearing), name="mcp-hearing"
+    )
+    begun = asyncio.create_task(is_hearing.wait())
+    try:
+        await asyncio.wait([begun], timeout=_BEGIN_S)
+        yield
+    finally:
+        begun.cancel()
+        listening.cancel()
+        if transport.hurry.is_set() or transport.is_stuck(_NOTICE_S):
+            # Else the end of the session would wait for its last notice to be read.
+            transport.give_up()
+        await asyncio.wait([listening], timeout=_NOTICE_S)
 
 
 async def keep_listening(

@@ -8,14 +8,13 @@ makes a new one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Set
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.callbacks import Callbacks
 from agentkit.toolset.mcp.handshake import ServerEnded, negotiate, problem_of
-from agentkit.toolset.mcp.hearing import Wanted, keep_listening, wanted_of
+from agentkit.toolset.mcp.hearing import Wanted, hearing
 from agentkit.toolset.mcp.outputs import PromisedOutputs
 from agentkit.toolset.mcp.patience import Patience
 from agentkit.toolset.mcp.server import McpServer, Protocol
@@ -34,9 +33,6 @@ _NOTICE_S = 0.25
 
 _LAST_S = 0.05
 """How long the session of a dead transport is kept, for its last answers."""
-
-_HEARING_S = 1.0
-"""How long a new link waits for the server to accept that changes are heard, before it is used."""
 
 
 class McpLink:
@@ -60,7 +56,6 @@ class McpLink:
         self._server = server
         self._session: ClientSession | None = None
         self._stop = asyncio.Event()
-        self._is_hearing = asyncio.Event()
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._stamp: Stamp | None = None
@@ -139,7 +134,7 @@ class McpLink:
         options: CallOptions = {"headers": self._stamp.headers(method, params)}
         if method == "tools/call":
             # Asking for progress costs nothing, and tells a slow server from a dead one.
-            options["on_progress"] = _noting(patience, on_progress)
+            options["on_progress"] = patience.noting(on_progress)
         # The SDK's own timeout covers only the wait for the answer, not that for the pipe.
         sending = asyncio.create_task(
             self._dispatcher.send_raw_request(method, self._stamp.params(params), options)
@@ -238,7 +233,7 @@ class McpLink:
                     self._fail(error)
                     return
                 self._agreed(session)
-                async with self._hearing(session):
+                async with hearing(session, self.transport, self._note_change):
                     if not self._ready.done():
                         self._ready.set_result(None)
                         await self._wait_for_end()
@@ -250,29 +245,6 @@ class McpLink:
         self._stamp = Stamp(session, self.callbacks.meta, is_over_http=is_over_http)
         said = session.server_capabilities
         self.announces_changes = bool(said and said.tools and said.tools.list_changed)
-
-    @asynccontextmanager
-    async def _hearing(self, session: ClientSession) -> AsyncIterator[None]:
-        """Hear of changes inside, from the first moment on. In the old protocol they just come."""
-        wanted = wanted_of(session)
-        if not (self.is_modern and wanted):
-            yield
-            return
-        hearing = asyncio.create_task(
-            keep_listening(session, wanted, self._note_change, self._is_hearing),
-            name=f"mcp-hearing-{self._server.alias}",
-        )
-        begun = asyncio.create_task(self._is_hearing.wait())
-        try:
-            await asyncio.wait([begun], timeout=_HEARING_S)
-            yield
-        finally:
-            begun.cancel()
-            hearing.cancel()
-            if self.transport.hurry.is_set() or self.transport.is_stuck(_NOTICE_S):
-                # Else the end of the session would wait for its last notice to be read.
-                self.transport.give_up()
-            await asyncio.wait([hearing], timeout=_NOTICE_S)
 
     async def _wait_for_end(self) -> None:
         waits = [
@@ -303,14 +275,3 @@ class McpLink:
     def _fail(self, error: Exception) -> None:
         if not self._ready.done():
             self._ready.set_exception(error)
-
-
-def _noting(patience: Patience, on_progress: ProgressFnT | None) -> ProgressFnT:
-    """What hears of progress: whoever waits, and who wants to know."""
-
-    async def note(progress: float, total: float | None, message: str | None) -> None:
-        patience.sign_of_life()
-        if on_progress is not None:
-            await on_progress(progress, total, message)
-
-    return note

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mcp.shared.dispatcher import ProgressFnT
 
 _HARD_FACTOR = 10
 """A call whose server keeps reporting progress may take this many times its limit."""
@@ -32,3 +36,13 @@ class Patience:
         end_s = self._idle_since_s + self._limit_s
         cap_s = self._begun_s + self._limit_s * _HARD_FACTOR
         return min(end_s, cap_s) - self._clock()
+
+    def noting(self, on_progress: ProgressFnT | None) -> ProgressFnT:
+        """Return what takes each report of progress for a sign of life, and hands it on."""
+
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            self.sign_of_life()
+            if on_progress is not None:
+                await on_progress(progress, total, message)
+
+        return note
