@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentkit import Agent, McpServer
+from agentkit import Agent, McpServer, ToolContext
 from agentkit.blocks import ToolMessage
 from agentkit.result import RunRecord
+from agentkit.serving import serve_mcp
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
+from agentkit.toolset.caller import Accept, Question
+from tests.agentkit.clerks import Log
 
 APP = '''
 import os
 from agentkit import Agent, tool
+from agentkit.serving import serve_mcp
 from agentkit.testing import Call, ScriptedModel
 
 print("an app may print while it is imported")
@@ -48,6 +53,33 @@ def results(record: RunRecord) -> list[str]:
         if isinstance(message, ToolMessage)
         for result in message.results
     ]
+
+
+class Asker(Agent):
+    """You ask the bank."""
+
+    async def elicit(self, question: Question, context: ToolContext[Any]) -> Accept:
+        """Agree to everything, and remember it."""
+        self.deps.append(question.text)
+        return Accept({"decision": "approve"})
+
+
+async def test_an_agent_answers_for_its_user_what_a_served_agent_wants_to_be_approved() -> None:
+    log = Log()
+    bank = Agent(
+        model=ScriptedModel([Call("pay", {"to": "Ada", "eur": 5}), "Paid."]),
+        name="bank",
+        instructions="You pay.",
+        tools=log.tools,
+    )
+    server = McpServer(alias="b", server=serve_mcp(bank), elicits=True)
+    model = ScriptedModel([Call("b__ask_bank", {"prompt": "Pay Ada."}), "Done."])
+    asked: list[str] = []
+    result = await Asker(model=model, tools=[server], deps=asked).run("Pay.")
+    assert results(result) == ["Paid."]
+    assert log.done == ["pay Ada 5"]
+    assert len(asked) == 1
+    assert 'wants to call pay with {"to": "Ada", "eur": 5}' in asked[0]
 
 
 async def test_an_agent_asks_an_agent_of_another_process(desk: McpServer) -> None:
