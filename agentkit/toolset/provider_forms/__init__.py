@@ -13,6 +13,7 @@ root.py       no alternatives at the root
 references.py, pointers.py, walk.py: ways through a schema
 anthropic, openai, gemini, local: what each takes
 usual.py      which schemas need no form
+widening.py   what must go when a part of it allows more
 problems.py   what each refuses, written apart from the forms
 """
 

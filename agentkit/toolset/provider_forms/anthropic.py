@@ -23,16 +23,10 @@ LEGAL_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 def anthropic_form(schema: JsonObject, notes: Notes) -> JsonObject:
     """Return the form of a 2020-12 schema."""
 
-    has_illegal = False
-
     def visit(node: dict[str, object], pointer: str) -> dict[str, object]:
-        nonlocal has_illegal
-        found = _with_legal_names(node, pointer, notes)
-        has_illegal = has_illegal or found is not node
-        return found
+        return _with_legal_names(node, pointer, notes)
 
-    form = rebuilt(plain_root(schema, ROOT_FORBIDS, notes), visit)
-    return rebuilt(form, _open) if has_illegal else form
+    return rebuilt(plain_root(schema, ROOT_FORBIDS, notes), visit)
 
 
 def _with_legal_names(node: dict[str, object], pointer: str, notes: Notes) -> dict[str, object]:
@@ -56,9 +50,3 @@ def _with_legal_names(node: dict[str, object], pointer: str, notes: Notes) -> di
     # "No others" would forbid them now.
     found.pop("additionalProperties", None)
     return dict(sorted(found.items()))
-
-
-def _open(node: dict[str, object], pointer: str) -> dict[str, object]:
-    """Without what would forbid properties that are not listed any more."""
-    node.pop("unevaluatedProperties", None)
-    return node

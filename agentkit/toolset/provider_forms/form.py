@@ -21,6 +21,7 @@ from agentkit.toolset.provider_forms.notes import (
 )
 from agentkit.toolset.provider_forms.openai import MAX_DESCRIPTION, openai_form
 from agentkit.toolset.provider_forms.usual import is_usual
+from agentkit.toolset.provider_forms.widening import widened
 from agentkit.toolset.tool import ToolSpec
 
 _LOGGER = logging.getLogger("agentkit.toolset")
@@ -41,6 +42,7 @@ def schema_form(spec: ToolSpec, dialect: Dialect) -> SchemaForm:
     if not is_usual(form, dialect):
         # Twice: a reference may have named what stands elsewhere now, or nowhere.
         form = _FORMS[dialect](modern(modern(form, notes), notes), notes)
+        form = widened(form, notes)
     if dialect == "openai" and len(spec.description) > MAX_DESCRIPTION:
         detail = f"{len(spec.description)} characters; Azure takes {MAX_DESCRIPTION}"
         notes.add("", "description", Effect.MAY_BE_REFUSED, detail)

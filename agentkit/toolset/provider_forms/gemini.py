@@ -33,7 +33,7 @@ def gemini_form(schema: JsonObject, notes: Notes) -> JsonObject:
     root = plain_root(schema, ROOT_FORBIDS, notes, open_branch=False)
 
     def visit(node: dict[str, object], pointer: str) -> dict[str, object]:
-        return _alone(_known(_objects(node, pointer, notes), pointer, root, notes), notes, pointer)
+        return _alone(_known(_objects(node, pointer, notes), pointer, notes), notes, pointer)
 
     return _without_required_cycles(rebuilt(defined(root, notes), visit), notes)
 
@@ -65,9 +65,7 @@ def _object(value: object, pointer: str, notes: Notes) -> object:
     return {}
 
 
-def _known(
-    node: dict[str, object], pointer: str, root: JsonObject, notes: Notes
-) -> dict[str, object]:
+def _known(node: dict[str, object], pointer: str, notes: Notes) -> dict[str, object]:
     """Say in keywords that count what others say, as far as they can."""
     found = dict(node)
     is_plain = isinstance(found.get("const"), str | int | float)
@@ -82,7 +80,7 @@ def _known(
             found["anyOf"] = found.pop("allOf")
             notes.add(at, "allOf", Effect.REWRITTEN, "one member is an anyOf of one there")
         else:
-            found = merged_all(found, root)
+            found = merged_all(found)
             detail = "it does not count there; the properties of all members are listed"
             notes.add(at, "allOf", Effect.LOOSENED, detail)
     for key in sorted(IGNORED & found.keys()):

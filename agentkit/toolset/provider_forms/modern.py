@@ -91,6 +91,7 @@ class _Modern:
             found["prefixItems"] = made
         if "additionalItems" in whole:
             found["items"] = self.schema(whole["additionalItems"], child(at, "additionalItems"))
+        self._notes.has_moved = True
         detail = "a list of schemas is prefixItems since 2020-12"
         self._notes.add(child(at, "items"), "items", Effect.REWRITTEN, detail)
         return True
@@ -127,6 +128,7 @@ class _Modern:
             pointer = child(at, "dependencies")
             made = {n: self.schema(each, child(pointer, n)) for n, each in others.items()}
             found["dependentSchemas"] = made
+        self._notes.has_moved = True
         detail = "it is dependentRequired and dependentSchemas since 2019-09"
         self._notes.add(child(at, "dependencies"), "dependencies", Effect.REWRITTEN, detail)
         return True

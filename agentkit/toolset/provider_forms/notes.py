@@ -57,6 +57,8 @@ class Notes:
 
     def __init__(self) -> None:
         self._taken: list[SchemaNote] = []
+        self.has_moved = False
+        """Whether parts stand elsewhere in the form, so that pointers do not name them there."""
 
     def add(self, pointer: str, keyword: str, effect: Effect, detail: str) -> None:
         """Take a note; the same one is taken once."""

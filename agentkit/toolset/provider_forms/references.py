@@ -22,6 +22,7 @@ def defined(schema: JsonObject, notes: Notes) -> dict[str, object]:
         new = names.get(reference) if isinstance(reference, str) else None
         if new is None or f"{_OURS}{new}" == reference:
             return node
+        notes.has_moved = True
         detail = f"{reference} is {_OURS}{new} there"
         notes.add(child(pointer, "$ref"), "$ref", Effect.REWRITTEN, detail)
         return {**node, "$ref": f"{_OURS}{new}"}

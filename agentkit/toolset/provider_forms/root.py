@@ -65,19 +65,26 @@ def _referred(schema: JsonObject, notes: Notes) -> dict[str, object]:
         target = resolve(reference, schema)
         if isinstance(target, Mapping) and target is not schema and reference != "#":
             root = _both(target, root)
+            notes.has_moved = True
             detail = f"a root that is {reference} is that schema itself"
             notes.add("/$ref", "$ref", Effect.REWRITTEN, detail)
     root.pop("$ref", None)
     return root
 
 
-def merged_all(node: dict[str, object], document: JsonObject) -> dict[str, object]:
-    """Return a node with the properties of all members of its `allOf` in the place of that."""
+def merged_all(node: dict[str, object]) -> dict[str, object]:
+    """Return a node with what the members of its `allOf` say in the place of that.
+
+    Of members that are references the first one becomes an `anyOf` of one.
+    """
     members = node.pop("allOf")
     assert isinstance(members, list | tuple)
-    resolved = [_resolved(member, document) for member in members]
     node.pop("unevaluatedProperties", None)
-    return _with_all(node, [each for each in resolved if isinstance(each, Mapping)])
+    objects = [each for each in members if isinstance(each, Mapping)]
+    for each in objects:
+        if "$ref" in each:
+            node.setdefault("anyOf", [{"$ref": each["$ref"]}])
+    return _with_all(node, objects)
 
 
 def _merged(
