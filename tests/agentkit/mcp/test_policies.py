@@ -81,3 +81,12 @@ def test_a_limit_for_a_servers_tool_brings_the_reader() -> None:
     assert names == [["read_result"], []]
     assert server == bank(pay=ToolPolicy(max_result_chars=1_000))
     assert server != bank()
+
+
+async def test_a_time_limit_for_a_tool_that_is_not_there_is_an_error_when_connected(server):
+    wrong = server("plain", tool_timeouts_s={"eccho": 5})
+    with pytest.raises(
+        McpConnectError, match=r"has no tools \['eccho'\], for which there are tool"
+    ):
+        async with wrong.connect():
+            pass
