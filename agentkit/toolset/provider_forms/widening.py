@@ -40,10 +40,11 @@ def _pass(form: JsonObject, notes: Notes) -> JsonObject:
         return any(at == pointer or at.startswith(f"{pointer}/") for at in loosened)
 
     def visit(node: dict[str, object], pointer: str) -> dict[str, object]:
-        lost: list[str] = []
-        for key in ("not", "if"):
-            if key in node and is_touched(node[key], child(pointer, key)):
-                lost.append(key)
+        lost = [
+            key
+            for key in map(str, ("not", "if"))
+            if key in node and is_touched(node[key], child(pointer, key))
+        ]
         if "maxContains" in node and is_touched(node.get("contains"), child(pointer, "contains")):
             lost.append("maxContains")
         lost += [key for key in _EVALUATED if key in node]
