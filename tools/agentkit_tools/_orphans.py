@@ -20,7 +20,7 @@ def kill_descendants() -> None:
     deadline = time.monotonic() + _GIVES_UP_AFTER_S
     while _has_children() and time.monotonic() < deadline:
         stopped: set[int] = set()
-        while fresh := _descendants() - stopped:
+        while fresh := descendants() - stopped:
             _signal(fresh, signal.SIGSTOP)
             stopped |= fresh
         _signal(stopped, signal.SIGKILL)
@@ -47,7 +47,8 @@ def _has_children() -> bool:
     return True
 
 
-def _descendants() -> set[int]:
+def descendants() -> set[int]:
+    """The process ids of all that this process started, and of what those started."""
     parents: dict[int, int] = {}
     for folder in _processes():
         with contextlib.suppress(OSError, ValueError):

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -90,23 +92,28 @@ class Worker:
                 raise WorkerFailed("time") from None
 
     async def _exchange(self, data: bytes) -> bytes:
-        process = await anyio.open_process(
-            self._command(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(self.env),
-            start_new_session=True,
-        )
+        # Shielded: a start that is cancelled half-way would leave a child that nobody waits for.
+        with anyio.CancelScope(shield=True):
+            process = await anyio.open_process(
+                self._command(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=dict(self.env),
+                start_new_session=True,
+            )
+        grace_s = _ENDS_ITSELF_S if self.ends_itself else 0
         try:
             assert process.stdin is not None
             assert process.stdout is not None
             # A child that died at once leaves no reply, which is told below.
             with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await process.stdin.send(data)
-            return await self._read(process.stdout)
+            reply = await self._read(process.stdout)
+            grace_s = _ENDS_ITSELF_S
+            return reply
         finally:
-            await _end(process, _ENDS_ITSELF_S if self.ends_itself else 0)
+            await _end(process, grace_s)
 
     async def _read(self, stream: anyio.abc.ByteReceiveStream) -> bytes:
         reply = bytearray()
@@ -133,8 +140,10 @@ async def _end(process: anyio.abc.Process, grace_s: float) -> None:
             await process.stdin.aclose()
             await process.wait()
     with anyio.move_on_after(_REAP_S, shield=True):
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        # Not `process.kill`: that asks for the exit status first, and takes it from the event loop.
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
         await process.wait()
         await process.aclose()
 
