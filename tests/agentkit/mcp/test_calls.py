@@ -36,6 +36,7 @@ async def test_many_calls_from_many_tasks_share_one_session(server):
 
 
 async def test_lines_that_are_no_messages_are_counted_and_otherwise_ignored(server):
+    """M31: a banner on stdout ended the session."""
     async with server("pollute").connect() as connection:
         assert (await call(connection, "echo", text="fine")).content == "fine"
         assert connection.warnings == (
@@ -44,6 +45,7 @@ async def test_lines_that_are_no_messages_are_counted_and_otherwise_ignored(serv
 
 
 async def test_other_encodings_are_replaced_and_nothing_hangs(server):
+    """M32: other encodings killed the stream."""
     async with server("latin1_banner").connect() as connection:
         assert (await call(connection, "latin1")).content == "caf\ufffd"
         assert (await call(connection, "surrogate")).content == "half ? pair"

@@ -50,6 +50,7 @@ def then(change, step):
 
 
 async def test_an_added_tool_comes_behind_what_was_sent_and_is_called(tool_file):
+    """M14: each tool that was discovered rewrote the system prompt."""
     agent, model = changing(
         tool_file,
         then(

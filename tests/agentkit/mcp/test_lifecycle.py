@@ -28,6 +28,7 @@ async def test_leaving_ends_the_process_and_closing_twice_is_fine(server, is_gon
 
 
 async def test_grandchildren_do_not_outlive_a_server_that_exits_politely(server, is_gone):
+    """M26: launchers left hundreds of orphans."""
     async with asyncio.timeout(30), server("plain").connect() as connection:
         child = int((await connection.call("child", {})).content)
         assert not is_gone_now(child)
@@ -97,6 +98,7 @@ async def test_cancelling_connect_all_closes_those_that_had_connected(server, is
 
 
 async def test_leaving_under_cancellation_leaves_no_process(server, is_gone):
+    """M25: processes leaked where leaving was cancelled."""
     connection = server("stubborn").connect()
     await connection.open()
     pid = connection.pid

@@ -79,6 +79,7 @@ def every_case_and_dialect() -> list[Any]:
 def test_a_form_is_taken_by_its_api_and_allows_what_the_schema_allows(
     case: dict[str, Any], dialect: Dialect
 ) -> None:
+    """M7, M8: requests were refused for one tool's schema."""
     made = spec(schema_of(case))
     form = schema_form(made, dialect)
 

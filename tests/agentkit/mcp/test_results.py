@@ -276,6 +276,7 @@ def test_any_result_is_bounded_printable_and_can_be_part_of_a_conversation(resul
 
 
 def test_ten_megabytes_of_result_are_cut_before_anything_else_sees_them():
+    """M41: huge results blew up the context."""
     output = shown(content=blocks("x" * 10_000_000), structuredContent={"result": "x" * 10_000_000})
     assert len(output.content) == 10_000
     assert "10000000 characters in all" in output.content

@@ -230,6 +230,7 @@ async def test_a_token_that_ran_out_is_told_at_the_call_that_was_not_made():
 async def test_a_session_that_the_server_ended_is_begun_anew_and_the_call_not_repeated(
     serve, honest_server
 ):
+    """M35: a lost session was known by one error code only."""
     app, calls = honest_server().streamable_http_app(), []
     lost = asyncio.Event()
 
