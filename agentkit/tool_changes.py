@@ -29,7 +29,7 @@ from agentkit.toolset import (
     Toolset,
     ToolSpec,
 )
-from agentkit.toolset.mcp.changes import ToolChanges, compare, describe
+from agentkit.toolset.mcp.lists.changes import ToolChanges, compare, describe
 
 _LOGGER = logging.getLogger("agentkit.mcp")
 

@@ -105,7 +105,7 @@ class _State:
 
     def lines(self) -> Iterator[str]:
         """What differs: flags first, then what a model would read otherwise than before."""
-        from agentkit.toolset.mcp.describing import describe_change
+        from agentkit.toolset.mcp.lists.describing import describe_change
         from agentkit.toolset.mcp.trust.scan import flags_of_tool
 
         for alias, difference in self.differences.items():

@@ -11,7 +11,7 @@ from agentkit.knowledge.errors import KnowledgeError
 from agentkit.knowledge.knowledge import Knowledge
 from agentkit.toolset.errors import McpConnectError, McpRequestError
 from agentkit.toolset.mcp import McpConnection
-from agentkit.toolset.mcp.resources import McpResource, ResourcePart
+from agentkit.toolset.mcp.content.resources import McpResource, ResourcePart
 from agentkit.toolset.threads import run_in_thread
 
 _LOGGER = logging.getLogger("agentkit.mcp")

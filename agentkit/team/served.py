@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from agentkit.toolset import McpServer, McpTool, Tool, ToolSpec
 from agentkit.toolset.mcp import McpConnection
-from agentkit.toolset.mcp.names import alias_of
+from agentkit.toolset.mcp.lists.names import alias_of
 
 
 class ServedTools:

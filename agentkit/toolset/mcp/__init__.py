@@ -4,16 +4,14 @@
     async with server.connect() as files:
         toolset = Toolset(files.tools)
 
-server.py      McpServer: how to reach one, a value
+server.py      McpServer: how to reach one, a value; server_checks.py
 connection.py  McpConnection: connected, listed, called, started again; starting.py, connecting.py
-lists.py       what it offers: relisting.py (when it is asked), listing_cache.py (what is kept on
-               disk), offered.py, changes.py (how it differs); mcp_tool.py: as it was shown
-link.py        one life of a session, and the task that owns it; stdio.py, process.py, wire.py
-listing.py     all pages, each tool judged by itself; names.py: legal everywhere
-calling.py     one call: rounds.py, callbacks.py, asking.py (what its server asks), logs.py
-results.py     what a model reads and sees of a result; structured.py, outputs.py
+mcp_tool.py    one tool, as a conversation was shown it
+links/         one life of a session, and the transports that carry it
+lists/         what a server offers: fetched, judged, named, kept on disk, compared
+calls/         one call: rounds, questions, progress, and what a model reads of the result
+content/       resources and prompts
 trust/         what is odd about a server's words, and who has approved them
-reading.py     resources and prompts: resources.py, prompts.py, paging.py
 Importing this package does not load the MCP SDK.
 """
 

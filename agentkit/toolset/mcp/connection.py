@@ -14,14 +14,14 @@ from types import TracebackType
 
 from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.errors import McpConnectError, McpRequestError
-from agentkit.toolset.mcp.about import ServerAbout, about
-from agentkit.toolset.mcp.calling import make_call
-from agentkit.toolset.mcp.link import McpLink
-from agentkit.toolset.mcp.listing_cache import ListingCache
-from agentkit.toolset.mcp.lists import ToolLists
+from agentkit.toolset.mcp.calls.calling import make_call
+from agentkit.toolset.mcp.content.about import ServerAbout, about
+from agentkit.toolset.mcp.content.reading import ReadsContent
+from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.lists.listing_cache import ListingCache
+from agentkit.toolset.mcp.lists.lists import ToolLists
+from agentkit.toolset.mcp.lists.offered import CallRefused, OfferedTools
 from agentkit.toolset.mcp.mcp_tool import McpTool
-from agentkit.toolset.mcp.offered import CallRefused, OfferedTools
-from agentkit.toolset.mcp.reading import ReadsContent
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.starting import LinkStarter
 from agentkit.toolset.tool import ToolOutput

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agentkit.toolset.mcp.names import final_names
-from agentkit.toolset.mcp.resource_tool import is_resource_tool, read_for_model
+from agentkit.toolset.mcp.content.resource_tool import is_resource_tool, read_for_model
+from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit.toolset.mcp import server_checks as checks
-from agentkit.toolset.mcp.names import check_alias
+from agentkit.toolset.mcp.lists.names import check_alias
 from agentkit.toolset.mcp.trust.setting import Trust
 from agentkit.toolset.policy import ToolPolicy
 

@@ -7,9 +7,9 @@ import math
 from importlib import import_module
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.backoff import Backoff
-from agentkit.toolset.mcp.link import McpLink, ServerEnded
-from agentkit.toolset.mcp.lists import ToolLists
+from agentkit.toolset.mcp.links.backoff import Backoff
+from agentkit.toolset.mcp.links.link import McpLink, ServerEnded
+from agentkit.toolset.mcp.lists.lists import ToolLists
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.threads import run_in_thread
 

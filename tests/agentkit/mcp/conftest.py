@@ -109,7 +109,7 @@ def tool_file(tmp_path: Path) -> ToolFile:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting for words of a server: in these tests it says what it has to say at once."""
-    from agentkit.toolset.mcp import relisting
+    from agentkit.toolset.mcp.lists import relisting
 
     monkeypatch.setattr(relisting, "_QUIET_S", 0.0)
     monkeypatch.setattr(relisting, "_GRACE_S", 0.0)

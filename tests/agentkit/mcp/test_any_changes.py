@@ -26,7 +26,7 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
 from agentkit.testing import Call, ScriptedModel
-from agentkit.toolset.mcp import relisting
+from agentkit.toolset.mcp.lists import relisting
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from agentkit.blocks import ToolMessage
 from agentkit.testing import Call, ScriptedModel
 from agentkit.toolset import ToolPolicy
 from agentkit.toolset.caller import NOBODY
-from agentkit.toolset.mcp.asking import Asking, Refused
-from agentkit.toolset.mcp.logs import ServerLog
-from agentkit.toolset.mcp.rounds import with_answers
+from agentkit.toolset.mcp.calls.asking import Asking, Refused
+from agentkit.toolset.mcp.calls.logs import ServerLog
+from agentkit.toolset.mcp.calls.rounds import with_answers
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 

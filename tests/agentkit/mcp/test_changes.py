@@ -256,7 +256,7 @@ async def test_a_change_that_is_announced_just_behind_the_result_is_seen_in_the_
     tool_file, monkeypatch
 ):
     """M20: the notification came after the tool's answer, and the refresh missed it."""
-    from agentkit.toolset.mcp import relisting
+    from agentkit.toolset.mcp.lists import relisting
 
     monkeypatch.setattr(relisting, "_GRACE_S", 5.0)
     tool_file.set("later", "echo")

@@ -403,7 +403,7 @@ async def test_a_call_that_is_cancelled_takes_its_question_with_it() -> None:
 
 
 async def test_a_url_is_shown_and_never_filled_in() -> None:
-    from agentkit.toolset.mcp.asking import Asking
+    from agentkit.toolset.mcp.calls.asking import Asking
 
     class Person:
         """Agrees to everything."""
@@ -447,7 +447,7 @@ ODD: list[Mapping[str, Any]] = [
 async def test_a_form_that_is_none_is_declined_without_asking_anybody(
     params: Mapping[str, Any],
 ) -> None:
-    from agentkit.toolset.mcp.asking import Asking
+    from agentkit.toolset.mcp.calls.asking import Asking
 
     asking = Asking(McpServer(alias="bank", command=["x"], elicits=True), NOBODY)
     answer = await asking.answer("elicitation/create", params, kept=None)

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from agentkit.toolset import McpConnectError, connect_all
-from agentkit.toolset.mcp.link import McpLink
-from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.links.process import ServerProcess
 from agentkit.toolset.mcp.starting import LinkStarter
 
 pytestmark = pytest.mark.timeout(60)

@@ -11,8 +11,8 @@ from agentkit import Agent, McpServer
 from agentkit.events import ToolsChanged
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset.mcp.connection import McpConnection
-from agentkit.toolset.mcp.listing import ListedTool, Listing
-from agentkit.toolset.mcp.listing_cache import ListingCache
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.listing_cache import ListingCache
 from agentkit.toolset.tool import ToolSpec
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_as_good_as_none(cache, tmp_path, damage):
 
 
 def test_the_folder_has_a_bounded_number_of_files(cache, tmp_path, monkeypatch):
-    monkeypatch.setattr("agentkit.toolset.mcp.listing_cache._MOST_FILES", 3)
+    monkeypatch.setattr("agentkit.toolset.mcp.lists.listing_cache._MOST_FILES", 3)
     for number in range(6):
         cache.keep(McpServer(alias="s", command=["server", str(number)]), listing("a"))
     assert len(list((tmp_path / "lists").iterdir())) == 3
@@ -197,7 +197,7 @@ async def test_a_server_that_is_not_required_and_not_there_has_the_tools_of_its_
 
 async def test_a_list_whose_time_is_over_is_asked_for_again(tool_file, monkeypatch):
     """A server that announces nothing is believed for as long as it says, and no longer."""
-    from agentkit.toolset.mcp import lists
+    from agentkit.toolset.mcp.lists import lists
 
     now_s = 1_000.0
     monkeypatch.setattr(lists, "_now_s", lambda: now_s)

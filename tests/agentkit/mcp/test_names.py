@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.toolset import McpServer
-from agentkit.toolset.mcp.names import alias_of, final_names
+from agentkit.toolset.mcp.lists.names import alias_of, final_names
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ORIGINALS = st.lists(

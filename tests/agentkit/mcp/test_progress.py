@@ -16,7 +16,7 @@ from agentkit.events import Event, SubagentEvent, ToolProgress
 from agentkit.events_json import event_to_json
 from agentkit.observe.team_view import TeamView
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
-from agentkit.toolset.mcp.flood import Floodgate
+from agentkit.toolset.mcp.calls.flood import Floodgate
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from agentkit.blocks import File, Image, ToolMessage, ToolResult
 from agentkit.context import Segment
 from agentkit.toolset import ToolOutput
-from agentkit.toolset.mcp.outputs import OutputSchema, PromisedOutputs
-from agentkit.toolset.mcp.results import cut, to_tool_output
+from agentkit.toolset.mcp.calls.outputs import OutputSchema, PromisedOutputs
+from agentkit.toolset.mcp.calls.results import cut, to_tool_output
 from tests.agentkit.pictures import pdf, png, text
 
 

@@ -14,7 +14,7 @@ from agentkit.blocks import AssistantMessage, Text, ToolMessage, UserMessage
 from agentkit.result import RunRecord
 from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_prefix_stable
 from agentkit.toolset.caller import Declined, Sampled, SamplingRequest
-from agentkit.toolset.mcp.asking import Asking, Refused
+from agentkit.toolset.mcp.calls.asking import Asking, Refused
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentkit.toolset.mcp.changes import compare, describe
-from agentkit.toolset.mcp.listing import ListedTool, Listing
-from agentkit.toolset.mcp.offered import OfferedTools
+from agentkit.toolset.mcp.lists.changes import compare, describe
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.offered import OfferedTools
 from agentkit.toolset.tool import ToolDefinitionError, ToolSpec
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.toolset.mcp.wire import Broken, Junk, LineSplitter, Message, Overlong, read_line
+from agentkit.toolset.mcp.links.wire import Broken, Junk, LineSplitter, Message, Overlong, read_line
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(1, 20), max_size=30))

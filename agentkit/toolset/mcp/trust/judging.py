@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError, McpLockError
-from agentkit.toolset.mcp.describing import describe_change
-from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection
-from agentkit.toolset.mcp.names import final_names
+from agentkit.toolset.mcp.lists.describing import describe_change
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing, Selection
+from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust.flag import Flag
 from agentkit.toolset.mcp.trust.setting import Trust

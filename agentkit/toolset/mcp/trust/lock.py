@@ -29,7 +29,7 @@ from types import MappingProxyType
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpLockError
 from agentkit.toolset.frozen_json import freeze
-from agentkit.toolset.mcp.changes import compare
+from agentkit.toolset.mcp.lists.changes import compare
 from agentkit.toolset.mcp.trust.flag import UNSEEN
 from agentkit.toolset.tool import ToolSpec
 

@@ -9,9 +9,9 @@ from mcp.server import MCPServer
 
 from agentkit.toolset.errors import McpConnectError, McpRequestError
 from agentkit.toolset.mcp import McpConnection, McpServer
-from agentkit.toolset.mcp.paging import all_pages
-from agentkit.toolset.mcp.prompts import list_prompts
-from agentkit.toolset.mcp.resources import list_resources, list_templates, read_resource
+from agentkit.toolset.mcp.content.prompts import list_prompts
+from agentkit.toolset.mcp.content.resources import list_resources, list_templates, read_resource
+from agentkit.toolset.mcp.lists.paging import all_pages
 from tests.agentkit.mcp.content.shelf import PNG, Shelf
 
 

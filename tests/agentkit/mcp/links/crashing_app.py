@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 
-from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.links.process import ServerProcess
 
 
 async def ask(process: ServerProcess, tool: str) -> int:

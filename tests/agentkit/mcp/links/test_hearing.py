@@ -13,8 +13,8 @@ from mcp.client import subscriptions
 from mcp.server import MCPServer
 
 from agentkit.toolset import McpServer
-from agentkit.toolset.mcp import hearing
-from agentkit.toolset.mcp.link import McpLink
+from agentkit.toolset.mcp.links import hearing
+from agentkit.toolset.mcp.links.link import McpLink
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -110,7 +110,7 @@ async def test_a_lost_stream_of_a_real_server_is_followed_by_a_word_of_possible_
     serve, honest_server, monkeypatch
 ):
     """The server ends the stream; the link opens another, and says that something may be new."""
-    monkeypatch.setattr("agentkit.toolset.mcp.backoff._FIRST_S", 0.05)
+    monkeypatch.setattr("agentkit.toolset.mcp.links.backoff._FIRST_S", 0.05)
     server: MCPServer = honest_server()
     async with serve(server.streamable_http_app()) as address, asyncio.timeout(30):
         deadline = asyncio.get_running_loop().time() + 20

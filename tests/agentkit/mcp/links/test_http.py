@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from agentkit.toolset import McpConnectError, McpServer, Toolset
-from agentkit.toolset.mcp.backoff import Backoff
+from agentkit.toolset.mcp.links.backoff import Backoff
 
 pytestmark = pytest.mark.timeout(60)
 

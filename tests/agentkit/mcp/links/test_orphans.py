@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentkit.toolset.mcp import orphans
+from agentkit.toolset.mcp.links import orphans
 
 pytestmark = [
     pytest.mark.timeout(60),

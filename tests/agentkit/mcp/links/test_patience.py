@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.toolset.mcp.backoff import Backoff
-from agentkit.toolset.mcp.patience import Patience
+from agentkit.toolset.mcp.links.backoff import Backoff
+from agentkit.toolset.mcp.links.patience import Patience
 
 
 class Clock:

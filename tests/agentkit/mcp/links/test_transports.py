@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentkit.toolset import McpConnection
-from agentkit.toolset.mcp.link import McpLink
+from agentkit.toolset.mcp.links.link import McpLink
 
 pytestmark = pytest.mark.timeout(60)
 

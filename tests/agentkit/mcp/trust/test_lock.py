@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit.toolset.errors import McpLockError
-from agentkit.toolset.mcp.describing import describe_change
-from agentkit.toolset.mcp.listing import ListedTool, Listing, Selection
-from agentkit.toolset.mcp.names import final_names
+from agentkit.toolset.mcp.lists.describing import describe_change
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing, Selection
+from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.mcp.trust import Trust
 from agentkit.toolset.mcp.trust.judging import judged
 from agentkit.toolset.mcp.trust.lock import McpLock

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from agentkit.toolset.mcp.asking import Asking, Refused
-from agentkit.toolset.mcp.logs import ServerLog
-from agentkit.toolset.mcp.patience import Patience
+from agentkit.toolset.mcp.calls.asking import Asking, Refused
+from agentkit.toolset.mcp.calls.logs import ServerLog
+from agentkit.toolset.mcp.links.patience import Patience
 
 if TYPE_CHECKING:
     from mcp_types import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit.toolset.mcp.changes import compare
-from agentkit.toolset.mcp.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.changes import compare
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
 from agentkit.toolset.tool import ToolSpec
 
 _MOST_NOTES = 50

@@ -82,17 +82,17 @@ async def open_transport(server: McpServer) -> Transport:
         McpConnectError: the process cannot be started.
     """
     if server.command:
-        from agentkit.toolset.mcp.stdio import start_server
+        from agentkit.toolset.mcp.links.stdio import start_server
 
         return await start_server(server)
     if server.url is None:
-        from agentkit.toolset.mcp.memory import MemoryTransport
+        from agentkit.toolset.mcp.links.memory import MemoryTransport
 
         return MemoryTransport(server)
     if server.transport == "sse":
-        from agentkit.toolset.mcp.sse import SseTransport
+        from agentkit.toolset.mcp.links.sse import SseTransport
 
         return SseTransport(server)
-    from agentkit.toolset.mcp.http import HttpTransport
+    from agentkit.toolset.mcp.links.http import HttpTransport
 
     return HttpTransport(server)

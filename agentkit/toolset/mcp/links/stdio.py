@@ -15,9 +15,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.process import ServerProcess
+from agentkit.toolset.mcp.links.process import ServerProcess
+from agentkit.toolset.mcp.links.wire import (
+    Broken,
+    Junk,
+    LineSplitter,
+    Message,
+    RequestId,
+    read_line,
+)
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.wire import Broken, Junk, LineSplitter, Message, RequestId, read_line
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

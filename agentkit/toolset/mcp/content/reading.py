@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from agentkit.toolset.errors import McpRequestError
-from agentkit.toolset.mcp.paging import Ask
+from agentkit.toolset.mcp.lists.paging import Ask
 from agentkit.toolset.mcp.server import McpServer
 
 if TYPE_CHECKING:
-    from agentkit.toolset.mcp.prompts import McpPrompt, PromptText
-    from agentkit.toolset.mcp.resources import McpResource, McpTemplate, ResourcePart
+    from agentkit.toolset.mcp.content.prompts import McpPrompt, PromptText
+    from agentkit.toolset.mcp.content.resources import McpResource, McpTemplate, ResourcePart
 
 _LOGGER = logging.getLogger("agentkit.mcp")
 _METHOD_NOT_FOUND = -32601
@@ -39,31 +39,31 @@ class ReadsContent:
 
     async def resources(self) -> tuple[McpResource, ...]:
         """Return all resources by their URIs, in code-point order; none if it has none."""
-        from agentkit.toolset.mcp.resources import list_resources
+        from agentkit.toolset.mcp.content.resources import list_resources
 
         return await self._listed(list_resources)
 
     async def resource_templates(self) -> tuple[McpTemplate, ...]:
         """Return the patterns of URIs that it can read, in code-point order."""
-        from agentkit.toolset.mcp.resources import list_templates
+        from agentkit.toolset.mcp.content.resources import list_templates
 
         return await self._listed(list_templates)
 
     async def read_resource(self, uri: str) -> tuple[ResourcePart, ...]:
         """Read a resource by its URI: one that was listed, or that a template or a result names."""
-        from agentkit.toolset.mcp.resources import read_resource
+        from agentkit.toolset.mcp.content.resources import read_resource
 
         return await read_resource(self.ask, uri)
 
     async def prompts(self) -> tuple[McpPrompt, ...]:
         """Return all prompts by their names, in code-point order; none if it has none."""
-        from agentkit.toolset.mcp.prompts import list_prompts
+        from agentkit.toolset.mcp.content.prompts import list_prompts
 
         return await self._listed(list_prompts)
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptText:
         """Have the server fill in a prompt."""
-        from agentkit.toolset.mcp.prompts import get_prompt
+        from agentkit.toolset.mcp.content.prompts import get_prompt
 
         return await get_prompt(self.ask, name, arguments or {})
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentkit.toolset.errors import McpRequestError
-from agentkit.toolset.mcp.paging import Ask, all_pages
-from agentkit.toolset.mcp.resources import text_of
-from agentkit.toolset.mcp.results import to_tool_output
+from agentkit.toolset.mcp.calls.results import to_tool_output
+from agentkit.toolset.mcp.content.resources import text_of
+from agentkit.toolset.mcp.lists.paging import Ask, all_pages
 
 _MAX_CHARS = 1_000_000
 """A longer message is cut to its head and tail."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from agentkit.blocks import File, Image
 from agentkit.toolset.attachments import MOST_BYTES, BadAttachment, image_of, pdf_of
-from agentkit.toolset.mcp.structured import joined
+from agentkit.toolset.mcp.calls.structured import joined
 from agentkit.toolset.results import encodable, finite
 from agentkit.toolset.tool import ToolOutput
 

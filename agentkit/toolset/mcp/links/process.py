@@ -11,7 +11,7 @@ from asyncio import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentkit.toolset.mcp.orphans import MARK, CrashGuard, kill_marked, new_mark
+from agentkit.toolset.mcp.links.orphans import MARK, CrashGuard, kill_marked, new_mark
 from agentkit.toolset.threads import run_in_thread
 
 _EXIT_GRACE_S = 1.0

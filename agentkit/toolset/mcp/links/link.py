@@ -12,14 +12,14 @@ from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.callbacks import Callbacks
-from agentkit.toolset.mcp.handshake import ServerEnded, negotiate, problem_of
-from agentkit.toolset.mcp.hearing import Wanted, hearing
-from agentkit.toolset.mcp.outputs import PromisedOutputs
-from agentkit.toolset.mcp.patience import Patience
+from agentkit.toolset.mcp.calls.callbacks import Callbacks
+from agentkit.toolset.mcp.calls.outputs import PromisedOutputs
+from agentkit.toolset.mcp.links.handshake import ServerEnded, negotiate, problem_of
+from agentkit.toolset.mcp.links.hearing import Wanted, hearing
+from agentkit.toolset.mcp.links.patience import Patience
+from agentkit.toolset.mcp.links.stamp import CLIENT, Stamp
+from agentkit.toolset.mcp.links.transport import Transport, open_transport
 from agentkit.toolset.mcp.server import McpServer, Protocol
-from agentkit.toolset.mcp.stamp import CLIENT, Stamp
-from agentkit.toolset.mcp.transport import Transport, open_transport
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.links.transport import FAULTS, REFUSED, Transport
 from agentkit.toolset.mcp.server import Protocol
 from agentkit.toolset.mcp.server_checks import without_queries
-from agentkit.toolset.mcp.transport import FAULTS, REFUSED, Transport
 
 if TYPE_CHECKING:
     from mcp import ClientSession

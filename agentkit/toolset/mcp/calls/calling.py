@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 from agentkit.toolset.caller import NOBODY, Caller
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.asking import Asking, Refused
-from agentkit.toolset.mcp.flood import Floodgate
-from agentkit.toolset.mcp.link import McpLink
-from agentkit.toolset.mcp.results import cut, to_tool_output
-from agentkit.toolset.mcp.rounds import with_answers
+from agentkit.toolset.mcp.calls.asking import Asking, Refused
+from agentkit.toolset.mcp.calls.flood import Floodgate
+from agentkit.toolset.mcp.calls.results import cut, to_tool_output
+from agentkit.toolset.mcp.calls.rounds import with_answers
+from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.links.transport import LOST, NOT_CARRIED_OUT
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.transport import LOST, NOT_CARRIED_OUT
 from agentkit.toolset.results import encodable
 from agentkit.toolset.tool import ToolOutput
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Literal
 
-from agentkit.toolset.mcp.backoff import Backoff
-from agentkit.toolset.mcp.transport import Transport
+from agentkit.toolset.mcp.links.backoff import Backoff
+from agentkit.toolset.mcp.links.transport import Transport
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from agentkit.toolset.mcp.flood import Floodgate
+from agentkit.toolset.mcp.calls.flood import Floodgate
 from agentkit.toolset.results import encodable, finite
 
 _MOST_CHARS = 1_000

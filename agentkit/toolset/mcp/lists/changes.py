@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.canonical import canonical_json
-from agentkit.toolset.mcp.describing import describe_change
+from agentkit.toolset.mcp.lists.describing import describe_change
 from agentkit.toolset.tool import ToolSpec
 
 _MOST_CHARS = 20_000

@@ -20,7 +20,7 @@ from typing import Any
 
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import ToolDefinitionError
-from agentkit.toolset.mcp.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.tool import ToolSpec
 

@@ -12,8 +12,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.link import McpLink
-from agentkit.toolset.mcp.listing import Listing
+from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.lists.listing import Listing
 from agentkit.toolset.mcp.server import McpServer
 
 _QUIET_S = 0.05

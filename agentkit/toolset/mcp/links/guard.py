@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from agentkit.toolset.mcp.http_answers import answer, bounded, rpc_error, start_of
+from agentkit.toolset.mcp.links.http_answers import answer, bounded, rpc_error, start_of
+from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.server_checks import shown_url, without_queries
-from agentkit.toolset.mcp.transport import LOST, NOT_SENT, REFUSED
 
 if TYPE_CHECKING:
     import ssl

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.errors import ToolDefinitionError
-from agentkit.toolset.mcp.names import final_names
-from agentkit.toolset.mcp.paging import MAX_PAGES, all_pages, is_sendable
+from agentkit.toolset.mcp.lists.names import final_names
+from agentkit.toolset.mcp.lists.paging import MAX_PAGES, all_pages, is_sendable
 from agentkit.toolset.tool import ToolSpec
 
 _NEVER_MS = 366 * 86_400_000

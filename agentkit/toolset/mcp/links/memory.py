@@ -11,15 +11,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from agentkit.toolset.mcp.links.streams import StreamTransport
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.streams import StreamTransport
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from mcp.server import Server
 
-    from agentkit.toolset.mcp.transport import Streams
+    from agentkit.toolset.mcp.links.transport import Streams
 
 _END_S = 2.0
 """How long the server's own clearing up may take before it is cancelled, and then again."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream
     from mcp.shared.message import SessionMessage
 
-    from agentkit.toolset.mcp.transport import Streams
+    from agentkit.toolset.mcp.links.transport import Streams
 
 
 class StreamTransport(ABC):

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from agentkit.toolset.caller import TakenUp
-from agentkit.toolset.mcp.asking import Asking, Refused
+from agentkit.toolset.mcp.calls.asking import Asking, Refused
 
 _MOST_ROUNDS = 10
 _MOST_KEPT_CHARS = 1_000_000

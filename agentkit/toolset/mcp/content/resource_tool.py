@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from agentkit.toolset.errors import McpConnectError, McpRequestError
-from agentkit.toolset.mcp.listing import ListedTool, Listing
-from agentkit.toolset.mcp.results import to_tool_output
+from agentkit.toolset.mcp.calls.results import to_tool_output
+from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.tool import ToolOutput, ToolSpec
 

@@ -7,12 +7,12 @@ import math
 from collections.abc import Mapping
 
 from agentkit.toolset.errors import McpConnectError
-from agentkit.toolset.mcp.link import McpLink
-from agentkit.toolset.mcp.listing import Listing, Selection, list_tools
-from agentkit.toolset.mcp.listing_cache import ListingCache
-from agentkit.toolset.mcp.offered import OfferedTools
-from agentkit.toolset.mcp.relisting import Relisting
-from agentkit.toolset.mcp.resource_tool import with_resource_tool
+from agentkit.toolset.mcp.content.resource_tool import with_resource_tool
+from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.lists.listing import Listing, Selection, list_tools
+from agentkit.toolset.mcp.lists.listing_cache import ListingCache
+from agentkit.toolset.mcp.lists.offered import OfferedTools
+from agentkit.toolset.mcp.lists.relisting import Relisting
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import httpx2
 from mcp.client.sse import sse_client
 
-from agentkit.toolset.mcp.guard import GuardedClient
+from agentkit.toolset.mcp.links.guard import GuardedClient
+from agentkit.toolset.mcp.links.streams import StreamTransport
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.streams import StreamTransport
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from agentkit.toolset.mcp.transport import Streams
+    from agentkit.toolset.mcp.links.transport import Streams
 
 
 class SseTransport(StreamTransport):

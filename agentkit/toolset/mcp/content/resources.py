@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.errors import McpRequestError
-from agentkit.toolset.mcp.paging import Ask, all_pages
+from agentkit.toolset.mcp.lists.paging import Ask, all_pages
 from agentkit.toolset.results import encodable
 
 
