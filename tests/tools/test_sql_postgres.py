@@ -51,6 +51,9 @@ def server() -> Iterator[str]:
             connection.execute("CREATE ROLE writer LOGIN")
             connection.execute("CREATE ROLE spy LOGIN IN ROLE pg_read_server_files")
             connection.execute("CREATE ROLE inherits LOGIN NOINHERIT IN ROLE spy")
+            connection.execute("CREATE ROLE member LOGIN NOINHERIT IN ROLE t")
+            connection.execute("CREATE ROLE granter CREATEROLE")
+            connection.execute("CREATE ROLE clerk LOGIN IN ROLE granter")
         yield url
 
 
@@ -179,6 +182,11 @@ async def test_values_are_bound_apart_from_the_statement(here, tools):
         "SELECT lo_export(1, '/tmp/x')",
         "SELECT dblink_exec('host=x', 'DELETE FROM customers')",
         "SELECT query_to_xml('SELECT set_' || 'config(1)', true, true, '')",
+        "SELECT ts_rewrite('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery')",
+        "SELECT \"ts_rewrite\"('a'::tsquery, 'SELECT ''a''::tsquery, ''b''::tsquery')",
+        "SELECT * FROM ts_stat('SELECT ''a''::tsvector')",
+        "SELECT table_to_xml('customers', true, true, '')",
+        "SELECT schema_to_xml('public', true, true, '')",
         "SELECT pg_notify('x', 'y')",
         "SELECT pg_advisory_lock(1)",
         "SELECT * FROM hidden.secrets",
@@ -202,7 +210,7 @@ async def test_a_text_that_a_statement_cannot_hold_is_refused(tools, sql):
         await tools.query(sql)
 
 
-@pytest.mark.parametrize("user", ["t", "spy", "inherits"])
+@pytest.mark.parametrize("user", ["t", "spy", "inherits", "member", "clerk"])
 async def test_a_user_with_dangerous_rights_is_refused_unless_that_is_wanted(here, url, user):
     database = of(url, user)
     for call in (SqlTools(database).list_tables(), SqlTools(database).query("SELECT 1")):

@@ -34,14 +34,20 @@ _DENIED_WORDS = re.compile(
     | pg_(terminate|cancel)_backend | pg_reload_conf | pg_rotate_logfile | pg_promote
     | pg_switch_wal | pg_create_\w+ | pg_drop_\w+ | pg_logical_\w+ | pg_replication_\w+
     | pg_notify | pg_(try_)?advisory_\w+ | pg_stat_reset\w* | pg_export_snapshot
-    | set_config | query_to_xml\w* | cursor_to_xml\w* | database_to_xml\w* | ts_stat
+    | pg_(clear|restore)_\w+_stats | brin_(de)?summarize_\w+ | gin_clean_pending_list
+    | set_config | (query|cursor|table|schema|database)_to_xml\w* | ts_stat | ts_rewrite
+    | crosstab\w* | connectby | xpath_table | pgr_\w+
     | U&["']
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
 """Functions that act outside the transaction, or run texts that this check cannot see."""
 
-_ROLES = "pg_read_server_files,pg_write_server_files,pg_execute_server_program,pg_signal_backend"
+_ROLES = (
+    "pg_read_server_files,pg_write_server_files,pg_execute_server_program,pg_signal_backend,"
+    "pg_signal_autovacuum_worker,pg_create_subscription"
+)
+_MAX_TOLD_ROLES = 10
 
 _CHANGING = frozenset(
     {"select", "with", "values", "table", "insert", "update", "delete", "merge", "create", "alter"}
@@ -128,15 +134,19 @@ class _Session:
             raise Refused(_explained(_said(result.error_message)))
 
     def _check_role(self) -> None:
+        # Whoever is a member of a role can become it, by SET ROLE or set_config.
         rows = self.do(
-            "SELECT CASE WHEN (SELECT bool_or(rolsuper) FROM pg_roles "
-            "WHERE rolname IN (session_user, current_user)) THEN 'superuser' END "
-            "UNION ALL SELECT rolname::text FROM pg_roles "
-            "WHERE rolname = ANY (string_to_array($1, ',')) "
-            "AND pg_has_role(session_user, oid, 'MEMBER') ORDER BY 1",
+            "SELECT rolname::text, CASE WHEN rolsuper THEN ' (superuser)' "
+            "WHEN rolcreaterole THEN ' (may create roles)' "
+            "WHEN rolreplication THEN ' (may replicate)' ELSE '' END FROM pg_roles "
+            "WHERE (rolsuper OR rolcreaterole OR rolreplication "
+            "OR rolname = ANY (string_to_array($1, ','))) "
+            "AND (pg_has_role(session_user, oid, 'MEMBER') "
+            "OR pg_has_role(current_user, oid, 'MEMBER')) "
+            f"ORDER BY rolsuper DESC, rolname LIMIT {_MAX_TOLD_ROLES}",
             (_ROLES,),
         )
-        powers = [name for (name,) in rows if name]
+        powers = [f"{_line(name)}{power}" for name, power in rows]
         if powers:
             raise Refused(
                 f"the database's user has dangerous rights ({', '.join(powers)}); the server must "

@@ -12,10 +12,12 @@ hostile, and so may be the content of the database; whoever started the server i
   INTO, extensions or file functions. PostgreSQL: a read-only transaction, and a cursor whose
   grammar takes nothing but SELECT, VALUES, TABLE and WITH; values are bound apart from the text,
   which must be a single statement.
-- PostgreSQL functions can act outside a transaction. The server refuses to work as a superuser or
-  as a member of the roles that reach files, programs and other sessions (`--allow-superuser` lifts
-  this), and refuses the names of such functions wherever they stand. The second is a help and no
-  wall: functions of your own can call them. Connect as a user that may SELECT and nothing else.
+- PostgreSQL functions can act outside a transaction. The server refuses to work as a user that is,
+  or can become by membership, a superuser, a role that may create roles or replicate, or one of the
+  roles that reach files, programs and other sessions (`--allow-superuser` lifts this). It refuses
+  the names of such functions, and of those known to run a text as SQL, wherever they stand. The
+  names are a help and no wall: functions of your own and of extensions can do the same under other
+  names. Connect as a user that may SELECT and nothing else.
 - All that the database's user may read can be read: there is no check by table or row. Give the
   user, or the file, no more than the model may see.
 - Each statement runs in a child process with bounds on time, processor time and memory, so that
