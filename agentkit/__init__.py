@@ -50,6 +50,7 @@ from agentkit.stream import RunStream
 from agentkit.team import FanOut, Task, fan_out, subagent
 from agentkit.toolset import Failed, Retry, Tool, ToolContext, ToolOutput, tool
 from agentkit.toolset.caller import Accept, Question, SamplingRequest
+from agentkit.toolset.errors import McpConnectError, McpRequestError
 from agentkit.toolset.mcp import McpServer
 from agentkit.usage import Timing, Usage
 from agentkit.warn import MissingDescriptionWarning
@@ -83,6 +84,8 @@ __all__ = [
     "LimitReached",
     "LimitUse",
     "Limits",
+    "McpConnectError",
+    "McpRequestError",
     "McpServer",
     "MemoryJournal",
     "Message",

@@ -41,7 +41,7 @@ from agentkit.team.subagent import Employed, agent_of
 from agentkit.telemetry import Telemetry
 from agentkit.toolset import Tool, ToolContext
 from agentkit.toolset.caller import Accept, Question, SamplingRequest
-from agentkit.toolset.mcp import McpServer
+from agentkit.toolset.mcp import McpConnection, McpServer
 from agentkit.warn import users_line
 
 Deps = TypeVar("Deps", default=None)
@@ -360,6 +360,28 @@ class Agent(Generic[Deps, Output]):
         session, self._session = self._session, None
         if session is not None:
             await session.stack.aclose()
+
+    def mcp_connection(self, alias: str) -> McpConnection:
+        """The connection to an MCP server of the team, e.g. for its resources and prompts.
+
+        There is one inside `async with agent:`, and it ends there.
+
+        Raises:
+            ConfigurationError: the agent is not open, or its team has no server of this alias.
+        """
+        served = None if self._session is None else self._session.team.root.served
+        if self._session is None:
+            raise ConfigurationError(
+                f"agent {self.name!r} is not open, so its MCP servers are not connected; "
+                "use: async with agent: ..."
+            )
+        found = () if served is None else tuple(served.of((alias,)))
+        if not found:
+            known = ", ".join(map(repr, () if served is None else served.aliases)) or "none"
+            raise ConfigurationError(
+                f"agent {self.name!r} has no MCP server {alias!r}; there are: {known}"
+            )
+        return found[0]
 
     # What a subclass may override. None of it can change what was sent before.
 

@@ -35,6 +35,9 @@ _ELSEWHERE = {
     "model_settings": "settings",
     "deps_type": "deps",
     "agents": "subagents",
+    "mcp": "tools",
+    "mcp_servers": "tools",
+    "toolsets": "tools",
 }
 """What it is called by others."""
 _LISTS = ("tools", "subagents", "handoffs", "hooks")
@@ -182,9 +185,14 @@ def message_of(prompt: object, context: object) -> UserMessage | None:
         return None
     message = UserMessage.of(prompt) if isinstance(prompt, str) else prompt
     if not isinstance(message, UserMessage):
+        is_text = isinstance(getattr(prompt, "text", None), str)  # a prompt of an MCP server, say
+        hint = (
+            f"use the text of this {type(prompt).__name__}: agent.run(prompt.text)"
+            if is_text
+            else 'to go on with a conversation use: agent.run("...", context=result.context)'
+        )
         raise ConfigurationError(
-            f"prompt must be a str or a UserMessage, got {prompt!r:.200}; "
-            'to go on with a conversation use: agent.run("...", context=result.context)'
+            f"prompt must be a str or a UserMessage, got {prompt!r:.200}; {hint}"
         )
     if not message.text.strip():
         raise ConfigurationError(f"the prompt is empty: {message.text!r}")

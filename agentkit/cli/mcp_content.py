@@ -7,20 +7,26 @@ import json
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentkit.cli import options
 from agentkit.cli.failures import fail, failures_as_exit_codes
-from agentkit.cli.mcp_servers import Command, Header, Url, Where, connected, echo_theirs, servers_of
+from agentkit.cli.mcp_servers import (
+    Command,
+    Header,
+    ServerAlias,
+    Url,
+    Where,
+    connected,
+    echo_theirs,
+    only,
+    servers_of,
+)
 
 if TYPE_CHECKING:
     from agentkit.toolset.mcp import McpConnection, McpServer
-
-ServerAlias: TypeAlias = Annotated[
-    str | None, typer.Option("--server", metavar="ALIAS", help="Only this server of the agent.")
-]
 
 
 def resources(
@@ -45,12 +51,12 @@ def resources(
         return [{"server": connection.server.alias, **each} for each in found]
 
     with failures_as_exit_codes():
-        servers = _only(servers_of(where, command, url, header), server)
+        servers = only(servers_of(where, command, url, header), server)
         if read is not None:
             _print_resource(servers, read)
             return
         rows = _gathered(servers, listed)
-        _print(rows, ("uri", "uri_template"), "name", as_json)
+        _print(rows, ("uri", "uri_template"), as_json)
 
 
 def prompts(
@@ -78,23 +84,14 @@ def prompts(
         return [{"server": connection.server.alias, **asdict(each)} for each in found]
 
     with failures_as_exit_codes():
-        servers = _only(servers_of(where, command, url, header), server)
+        servers = only(servers_of(where, command, url, header), server)
         if get is not None:
             arguments = dict(map(_pair, argument or []))
             found = _of_one(servers, lambda each: each.prompt(get, arguments))
             echo_theirs(found.text)
             return
         rows = _gathered(servers, listed)
-        _print(rows, ("name",), "description", as_json)
-
-
-def _only(servers: tuple[McpServer, ...], alias: str | None) -> tuple[McpServer, ...]:
-    if alias is None:
-        return servers
-    if found := tuple(server for server in servers if server.alias == alias):
-        return found
-    known = ", ".join(server.alias for server in servers) or "none"
-    fail(f"the agent has no MCP server {alias!r}; there are: {known}", code=2)
+        _print(rows, ("name",), as_json)
 
 
 def _gathered(
@@ -133,7 +130,7 @@ def _print_resource(servers: tuple[McpServer, ...], uri: str) -> None:
         echo_theirs(part.data if part.text is None else part.text)
 
 
-def _print(rows: list[dict[str, Any]], keys: tuple[str, ...], beside: str, as_json: bool) -> None:
+def _print(rows: list[dict[str, Any]], keys: tuple[str, ...], as_json: bool) -> None:
     from agentkit.toolset.mcp.trust import visible
 
     if as_json:
@@ -142,8 +139,17 @@ def _print(rows: list[dict[str, Any]], keys: tuple[str, ...], beside: str, as_js
     named = [(next(row[key] for key in keys if key in row), row) for row in rows]
     width = min(60, max((len(name) for name, _ in named), default=0))
     for name, row in named:
-        summary = " ".join(visible(row[beside]).split())
+        summary = " ".join(visible(row["description"] or row.get("title") or row["name"]).split())
         typer.echo(f"{row['server']}  {visible(name):<{width}}  {summary}".rstrip())
+        for argument in row.get("arguments", ()):
+            typer.echo(f"  {visible(_argument_line(argument))}")
+
+
+def _argument_line(argument: dict[str, Any]) -> str:
+    """A prompt's argument, as `--argument` takes it."""
+    required = "required" if argument["is_required"] else "optional"
+    about = " ".join(argument["description"].split())
+    return f"{argument['name']}=...  {required}{': ' if about else ''}{about}"
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -122,7 +122,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         for flag in server["flags"]:
             yield f"  {_said(flag)}"
         for warning in server["warnings"]:
-            if warning not in flagged:
+            is_said = server["error"] is not None and warning.startswith("is not there")
+            if warning not in flagged and not is_said:
                 yield f"  {visible(warning)}".replace("\n", "\n    ")
     for flag in found["flags"]:
         yield _said(flag)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from agentkit.cli import options
 from agentkit.cli.failures import fail, failures_as_exit_codes, say
-from agentkit.cli.mcp_servers import connected, servers_of
+from agentkit.cli.mcp_servers import ServerAlias, connected, only, servers_of
 
 if TYPE_CHECKING:
     from agentkit.toolset.mcp import McpServer
@@ -38,6 +39,7 @@ LockFile: TypeAlias = Annotated[
 def lock(
     where: options.Where,
     file: LockFile = None,
+    server: ServerAlias = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Approve without being asked.")] = False,
 ) -> None:
     """Approve the tools of an agent's MCP servers as they are now, after showing what is new.
@@ -45,7 +47,7 @@ def lock(
     Exit code 1: it was not approved, or a server could not be connected. Nothing is written then.
     """
     with failures_as_exit_codes():
-        for path, state in _states(where, file).items():
+        for path, state in _states(where, file, server).items():
             if not state.differences and path.exists():
                 say(f"{path} is up to date")
                 continue
@@ -62,16 +64,29 @@ def lock(
                 )
 
 
-def diff(where: options.Where, file: LockFile = None) -> None:
+def diff(
+    where: options.Where,
+    file: LockFile = None,
+    server: ServerAlias = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Show how an agent's MCP servers differ from what was approved.
 
     Exit code 1: they differ, or a server could not be connected.
     """
     with failures_as_exit_codes():
-        states = _states(where, file)
-        for state in states.values():
-            for line in state.lines():
-                typer.echo(line)
+        states = _states(where, file, server)
+        for path in states:
+            if not path.exists():
+                say(f"there is no {path}: nothing is approved yet; write it with agentkit mcp lock")
+        if as_json:
+            typer.echo(
+                json.dumps({"locks": [_as_json(*each) for each in states.items()]}, indent=2)
+            )
+        else:
+            for state in states.values():
+                for line in state.lines():
+                    typer.echo(line)
         if any(state.differences for state in states.values()):
             raise typer.Exit(1)
 
@@ -122,11 +137,25 @@ class _State:
                     yield describe_change(old, new)
 
 
-def _states(where: str, file: Path | None) -> dict[Path, _State]:
+def _as_json(path: Path, state: _State) -> dict[str, Any]:
+    """A lock, and by alias the server's own names of the tools that differ."""
+    return {
+        "lock": str(path),
+        "exists": path.exists(),
+        "servers": {
+            alias: {
+                kind: list(getattr(difference, kind)) for kind in ("added", "changed", "removed")
+            }
+            for alias, difference in state.differences.items()
+        },
+    }
+
+
+def _states(where: str, file: Path | None, alias: str | None) -> dict[Path, _State]:
     """Return the state of each lock that the agent's servers have, by path."""
     from agentkit.toolset.mcp.trust.lock import McpLock
 
-    servers = servers_of(where, None, None, None)
+    servers = only(servers_of(where, None, None, None), alias)
     offered = asyncio.run(_offered(servers))
     places: dict[Path, list[McpServer]] = {}
     for server in servers:

@@ -35,6 +35,10 @@ Header: TypeAlias = Annotated[
     typer.Option("--header", metavar="'NAME: VALUE'", help="Sent to --url; can be repeated."),
 ]
 
+ServerAlias: TypeAlias = Annotated[
+    str | None, typer.Option("--server", metavar="ALIAS", help="Only this server of the agent.")
+]
+
 _ALIAS = "server"
 """Of a server that is named on the command line."""
 
@@ -61,6 +65,16 @@ def servers_of(
         return (McpServer(alias=_ALIAS, url=url, headers=dict(map(_header, headers or []))),)
     except ValueError as error:
         fail(str(error), code=2)
+
+
+def only(servers: tuple[McpServer, ...], alias: str | None) -> tuple[McpServer, ...]:
+    """Return the server with this alias; all of them without one. Ends the command if none has."""
+    if alias is None:
+        return servers
+    if found := tuple(server for server in servers if server.alias == alias):
+        return found
+    known = ", ".join(server.alias for server in servers) or "none"
+    fail(f"the agent has no MCP server {alias!r}; there are: {known}", code=2)
 
 
 @asynccontextmanager

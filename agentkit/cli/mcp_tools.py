@@ -29,7 +29,9 @@ mcp.command("list")(list_tools)
 @mcp.command()
 def call(
     where: options.Where,
-    tool: Annotated[str, typer.Argument(help="Its name, as `agentkit mcp list` shows it.")],
+    tool: Annotated[
+        str, typer.Argument(help="Its name, as `agentkit mcp list` shows it, or the server's own.")
+    ],
     arguments: Annotated[
         str, typer.Argument(help="One JSON object.", metavar="[ARGUMENTS]")
     ] = "{}",
@@ -69,13 +71,24 @@ async def _called(agent: AnyAgent, name: str, arguments: Mapping[str, object]) -
     from agentkit.toolset import ToolContext
 
     async with _connected(agent) as tools:
-        if name not in tools:
-            known = ", ".join(tools) or "none"
-            fail(f"no MCP server of this agent has a tool {name!r}; there are: {known}")
         context: ToolContext[Any] = ToolContext(
             deps=agent.deps, agent=agent.name, run_id="command-line", call_id="command-line"
         )
-        return await tools[name].call(arguments, context)
+        return await _named(tools, name).call(arguments, context)
+
+
+def _named(tools: Mapping[str, McpTool], name: str) -> McpTool:
+    """Return the tool of this name; of the server's own, where only one server has it."""
+    if name in tools:
+        return tools[name]
+    found = [tool for tool in tools.values() if tool.original_name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = ", ".join(tool.spec.name for tool in found)
+        fail(f"several MCP servers of this agent have a tool {name!r}; say which of: {which}")
+    known = ", ".join(tools) or "none"
+    fail(f"no MCP server of this agent has a tool {name!r}; there are: {known}")
 
 
 @asynccontextmanager

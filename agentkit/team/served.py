@@ -31,6 +31,11 @@ class ServedTools:
         return (tool for each in self._by_alias.values() for tool in each.tools)
 
     @property
+    def aliases(self) -> tuple[str, ...]:
+        """Of all servers, in their order."""
+        return tuple(self._by_alias)
+
+    @property
     def known_aliases(self) -> frozenset[str]:
         """Of the servers whose lists are known."""
         known = self._by_alias.items()

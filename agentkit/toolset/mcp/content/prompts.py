@@ -82,14 +82,36 @@ async def get_prompt(ask: Ask, name: str, arguments: Mapping[str, str]) -> Promp
     """Have the server fill in a prompt.
 
     Raises:
-        McpRequestError: the server refused, or its answer cannot be read.
+        McpRequestError: an argument that it requires is missing, the server refused, or its answer
+            cannot be read.
     """
+    await _check_arguments(ask, name, arguments)
     result = await ask("prompts/get", {"name": name, "arguments": dict(arguments)})
     given = result.get("messages")
     if not isinstance(given, list):
         raise McpRequestError(f"the server filled in {name!r} as something that is no list")
     messages = tuple(_message(each) for each in given if isinstance(each, Mapping))
     return PromptText(description=text_of(result, "description"), messages=messages)
+
+
+async def _check_arguments(ask: Ask, name: str, arguments: Mapping[str, str]) -> None:
+    """Check them by what is listed: what servers say of a missing one is often no use."""
+    try:
+        listed = await list_prompts(ask, [])
+    except McpRequestError:
+        return  # it may know the prompt all the same
+    for prompt in listed:
+        missing = [
+            each.name
+            for each in prompt.arguments
+            if prompt.name == name and each.is_required and each.name not in arguments
+        ]
+        if missing:
+            names = ", ".join(map(repr, missing))
+            raise McpRequestError(
+                f"the prompt {name!r} requires the argument{'s' * (len(missing) > 1)} {names}; "
+                "nothing was asked of the server"
+            )
 
 
 def _argument(given: object) -> PromptArgument | None:
