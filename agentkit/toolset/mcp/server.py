@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from agentkit.toolset.mcp.connection import McpConnection
 
+EVERY_TOOL = "*"
+"""Stands in `McpServer.policies` for each tool that has no policy of its own."""
+
 Protocol = Literal["auto", "legacy"]
 """How to begin: probe for the modern protocol first, or only shake hands in the old way."""
 
@@ -87,12 +90,15 @@ class McpServer:
     """A longer line on the server's stdout, HTTP answer or event is not read; the call it answers
     fails. A server run in this process sends objects, not bytes, and has no such limit."""
     allow: frozenset[str] | None = None
-    """Take only these tools (the server's own names). None takes all."""
+    """Take only these tools (the server's own names). None takes all. A name that the server does
+    not list when it is first connected is an error; one that it drops later is not."""
     deny: frozenset[str] | None = None
-    """Leave these out."""
+    """Leave these out. An unknown name is an error, as in `allow`."""
     policies: Mapping[str, ToolPolicy] = field(default_factory=dict)
     """How calls are handled, by the server's own name of the tool: approval, retries, limits.
 
+    `"*"` stands for every tool without an entry of its own, also for those that come later:
+    `{"*": ToolPolicy(requires_approval=True), "search": ToolPolicy()}`. The two are not mixed.
     A name that the server does not have is an error when it is connected, so that no call runs
     without the approval that was meant for it.
     """
@@ -100,7 +106,8 @@ class McpServer:
     """`legacy` skips the probe for the modern protocol, for servers that cannot bear it."""
     elicits: bool = False
     """Whether the server may ask the user. Some servers list other tools to a client that says so,
-    therefore it is off unless wanted."""
+    therefore it is off unless wanted. Tools that ask by `ctx.elicit` can do so only with
+    `protocol="legacy"`: that of 2026-07-28 has no way for a server to send a request."""
     samples: bool = False
     """Whether the server may ask the model. Off for the same reason."""
     required: bool = True
@@ -123,7 +130,7 @@ class McpServer:
     URIs with it. For servers whose results name resources."""
     trust: Trust = field(default_factory=Trust)
     """Which of its tools are shown and called. By default all, with a warning for what is odd about
-    their texts; with a lock, what somebody has approved."""
+    their texts; with a lock, `Trust(lock="mcp.lock.json")`, what somebody has approved."""
 
     def __post_init__(self) -> None:
         check_alias(self.alias)
@@ -133,6 +140,7 @@ class McpServer:
                 object.__setattr__(self, name, tuple(given))
             checks.check_names(name, getattr(self, name))
         checks.check_way(self)
+        checks.check_choices(self)
         checks.check_limits(self)
         checks.check_changes(self)
         checks.check_mappings(self)

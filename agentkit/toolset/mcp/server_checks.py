@@ -5,9 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
+from agentkit.toolset.mcp.trust.setting import Trust
 from agentkit.toolset.policy import ToolPolicy
 
 if TYPE_CHECKING:
@@ -57,8 +59,25 @@ def check_changes(server: McpServer) -> None:
     if server.on_change not in ("append", "pin"):
         raise ValueError(f"on_change must be 'append' or 'pin', not {server.on_change!r}")
     ttl_s = server.listing_ttl_s
-    if ttl_s is not None and not ttl_s >= 0:
+    is_number = isinstance(ttl_s, int | float) and not isinstance(ttl_s, bool)
+    if ttl_s is not None and not (is_number and ttl_s >= 0):
         raise ValueError(f"listing_ttl_s must be at least 0 seconds or None, not {ttl_s!r}")
+
+
+def check_choices(server: McpServer) -> None:
+    """Check what is one of few values. `"no"` would count as yes."""
+    if server.protocol not in ("auto", "legacy"):
+        raise ValueError(
+            f"protocol must be 'auto' or 'legacy', not {server.protocol!r}; which version is "
+            "spoken is settled with the server"
+        )
+    for name in ("elicits", "samples", "required", "resource_tool", "allow_http"):
+        if not isinstance(given := getattr(server, name), bool):
+            raise ValueError(f"{name} must be True or False, not {given!r}")
+    if not isinstance(server.trust, Trust):
+        is_path = isinstance(server.trust, str | Path)
+        hint = f"use Trust(lock={str(server.trust)!r})" if is_path else "use Trust(...)"
+        raise ValueError(f"trust must be an agentkit.toolset.mcp.Trust: {hint}")
 
 
 def check_limits(server: McpServer) -> None:
@@ -70,8 +89,9 @@ def check_limits(server: McpServer) -> None:
         "max_attachment_bytes",
         "max_message_bytes",
     ):
-        if not getattr(server, name) > 0:
-            raise ValueError(f"{name} must be above 0, not {getattr(server, name)!r}")
+        given = getattr(server, name)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+            raise ValueError(f"{name} must be above 0, not {given!r}")
     for tool, limit_s in dict(server.tool_timeouts_s).items():
         if not isinstance(tool, str) or not isinstance(limit_s, int | float) or not limit_s > 0:
             raise ValueError(
@@ -156,6 +176,11 @@ def _check_senders(server: McpServer) -> None:
 
 
 def _check_object(server: McpServer) -> None:
+    if isinstance(server.server, type):
+        raise ValueError(
+            f"server must be a server object, not the class {server.server.__name__}; make one: "
+            f"{server.server.__name__}(...)"
+        )
     if not _has(server.server, "streamable_http_app"):
         raise ValueError(
             "server must be a server object of the MCP SDK (mcp.server.MCPServer or Server), "

@@ -59,6 +59,16 @@ URL = "https://tools.example/mcp"
         ({"command": ["a"], "env": {"A": 4711}}, "env must map str to str, but 'A' has a int"),
         ({"url": URL, "tool_timeouts_s": {"a": 0}}, "tool_timeouts_s must map names of tools"),
         ({"url": URL, "call_timeout_s": 0}, "call_timeout_s must be above 0, not 0"),
+        ({"url": URL, "max_result_chars": "9"}, "max_result_chars must be above 0, not '9'"),
+        ({"url": URL, "listing_ttl_s": "9"}, "listing_ttl_s must be at least 0 seconds or None"),
+        ({"url": URL, "protocol": "2025-06-18"}, "protocol must be 'auto' or 'legacy'"),
+        ({"url": URL, "elicits": "no"}, "elicits must be True or False, not 'no'"),
+        ({"url": URL, "samples": 1}, "samples must be True or False, not 1"),
+        ({"url": URL, "required": None}, "required must be True or False, not None"),
+        ({"url": URL, "resource_tool": "x"}, "resource_tool must be True or False"),
+        ({"url": URL, "trust": "mcp.lock.json"}, "use Trust(lock='mcp.lock.json')"),
+        ({"url": URL, "trust": True}, "trust must be an agentkit.toolset.mcp.Trust"),
+        ({"server": MCPServer}, "not the class MCPServer; make one: MCPServer(...)"),
     ],
 )
 def test_a_setting_that_cannot_be_is_an_error_that_names_it_and_no_secret(settings, words):
