@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 import pytest
@@ -12,8 +13,12 @@ from agentkit.toolset import McpServer
 from agentkit.toolset.mcp.lists.names import alias_of, final_names
 
 LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+HASH_LIKE = st.from_regex(r"[ab]_[01]{8}([01]{8})?([01]{8})?", fullmatch=True)
 ORIGINALS = st.lists(
-    st.text("ab._-ü ", min_size=1, max_size=6) | st.text("x.", min_size=50, max_size=80), max_size=8
+    st.text("ab._-ü ", min_size=1, max_size=6)
+    | st.text("x.", min_size=50, max_size=80)
+    | HASH_LIKE,
+    max_size=8,
 )
 
 
@@ -37,6 +42,41 @@ def test_a_name_does_not_depend_on_what_else_is_listed(some, more):
     """A list that changes must not make a pinned name mean another tool."""
     alone, together = final_names("s", some), final_names("s", [*some, *more])
     assert {name: together[name] for name in some} == alone
+
+
+@given(ORIGINALS)
+def test_no_tool_can_be_named_like_another_is_shown(originals):
+    """A tool called like the hashed name of another took that name, and its approval."""
+    shown = final_names("s", originals)
+    taking = [name.removeprefix("s__") for name in shown.values()]
+    both = final_names("s", [*originals, *taking])
+    assert {name: both[name] for name in originals} == shown
+    assert len(set(both.values())) == len(both)
+
+
+def test_a_name_that_ends_like_a_hash_gets_one():
+    names = final_names("s", ["pay_deadbeef", "pay_0123456789abcdef", "pay_deadbee", "deadbeef"])
+    assert re.fullmatch(r"s__pay_deadbeef_[0-9a-f]{8}", names["pay_deadbeef"])
+    assert re.fullmatch(r"s__pay_0123456789abcdef_[0-9a-f]{8}", names["pay_0123456789abcdef"])
+    assert names["pay_deadbee"] == "s__pay_deadbee"
+    assert names["deadbeef"] == "s__deadbeef"
+
+
+def test_of_equal_short_hashes_none_is_used(monkeypatch):
+    """Else the tool that was listed first would decide which of them a shown name means."""
+    real = hashlib.sha256
+
+    class Weak:
+        def __init__(self, data: bytes) -> None:
+            self.hexdigest = lambda: "0" * 8 + real(data).hexdigest()[8:]
+
+    monkeypatch.setattr("agentkit.toolset.mcp.lists.names.hashlib.sha256", Weak)
+    alone = final_names("a" * 32, ["pay.now"])["pay.now"]
+    both = final_names("a" * 32, ["pay.now", "pay now"])
+    assert alone.endswith("__pay_now_00000000")
+    assert alone not in both.values()
+    assert len(set(both.values())) == 2
+    assert all(LEGAL.fullmatch(name) and alias_of(name) == "a" * 32 for name in both.values())
 
 
 def test_names_of_two_servers_never_meet_and_say_whose_they_are():
@@ -75,7 +115,9 @@ def test_names_are_legal_unique_and_independent_of_order(originals, source):
     assert final_names("alias-1", originals) == names
 
 
-@pytest.mark.parametrize("alias", ["", "a.b", "a b", "-a", "_", "x" * 33, "ä", None, "a__b", "a_"])
+@pytest.mark.parametrize(
+    "alias", ["", "a.b", "a b", "-a", "_", "x" * 33, "ä", None, "a__b", "a_", "2a"]
+)
 def test_an_alias_that_cannot_lead_a_name_is_refused(alias):
     with pytest.raises(ValueError, match="cannot lead a tool name"):
         McpServer(alias=alias, command=["true"])

@@ -40,21 +40,41 @@ def test_what_is_added_removed_and_changed_is_named_in_order():
     ("one", "other"),
     [
         ({"default": "north, east, south"}, {"default": "south, north, east"}),
-        ({"enum": ["a", "b"]}, {"enum": ["b", "a"]}),
-        ({"description": "{'id', 'name'}"}, {"description": "{'name', 'id'}"}),
+        ({"default": "id,*all,a.b"}, {"default": "*all,a.b,id"}),
+        ({"items": {"default": "a,b"}}, {"items": {"default": "b,a"}}),
     ],
 )
-def test_the_same_words_in_another_order_are_no_change(one, other):
-    """A server that builds texts from sets lists other bytes at each start."""
+def test_a_default_with_the_same_words_in_another_order_is_no_change(one, other):
+    """A server that builds a default from a set lists other bytes at each start."""
     changes = compare(by_name(spec(way=one)), by_name(spec(way=other)))
     assert changes.reordered == ("s__a",)
     assert not changes
 
 
-def test_sentences_are_not_taken_apart_into_words():
-    """Else "do not read, write" would be the same as "do not write, read"."""
-    one, other = {"description": "Do not read, write."}, {"description": "Do not write, read."}
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"description": "Do not read, write."}, {"description": "Do not write, read."}),
+        ({"description": "{'id', 'name'}"}, {"description": "{'name', 'id'}"}),
+        ({"enum": ["a", "b"]}, {"enum": ["b", "a"]}),
+        ({"pattern": "^[a-z]{1,3}$"}, {"pattern": "^[a-z]{3,1}$"}),
+        ({"prefixItems": [{"title": "a"}, {}]}, {"prefixItems": [{}, {"default": "a"}]}),
+        ({"prefixItems": [{"default": "a"}, {}]}, {"prefixItems": [{}, {"default": "a"}]}),
+        ({"default": ["a", "b"]}, {"default": ["b", "a"]}),
+        ({"default": "a,b"}, {"default": ["a", "b"]}),
+        ({"default": "send it, ask first"}, {"default": "ask first, send it"}),
+        ({"default": "a,b,b"}, {"default": "a,a,b"}),
+        ({"default": "a, b,c"}, {"default": "a,c"}),
+        ({"default": True}, {"default": 1}),
+    ],
+)
+def test_where_order_may_say_something_another_one_is_a_change(one, other):
     assert compare(by_name(spec(way=one)), by_name(spec(way=other))).changed == ("s__a",)
+
+
+def test_words_of_a_description_in_another_order_are_a_change():
+    before, after = spec(description="first, second"), spec(description="second, first")
+    assert compare(by_name(before), by_name(after)).changed == ("s__a",)
 
 
 def test_another_word_is_a_change_also_in_another_order():
@@ -63,12 +83,12 @@ def test_another_word_is_a_change_also_in_another_order():
 
 
 def test_a_reordered_list_keeps_the_bytes_of_before_beside_real_changes():
-    first, second = spec(way={"enum": ["a", "b"]}), spec(way={"enum": ["b", "a"]})
+    first, second = spec(way={"default": "a,b"}), spec(way={"default": "b,a"})
     offered = OfferedTools()
     offered.take(listing(first))
     offered.take(listing(second))
     assert offered.revision == 1
-    assert offered.notes == ["only the order of words differs in s__a"]
+    assert list(offered.notes) == ["only the order of words differs in s__a"]
     offered.take(listing(second, spec("s__b")))
     assert offered.revision == 2
     assert offered.specs["s__a"].bytes == first.bytes
@@ -78,7 +98,7 @@ def test_a_server_that_changes_for_ever_fills_no_memory_with_notes():
     offered = OfferedTools()
     for number in range(200):
         offered.take(listing(spec(f"s__t{number}")))
-    assert len(offered.notes) <= 50
+    assert len(list(offered.notes)) == 50
 
 
 def test_the_description_of_a_change_is_bounded():

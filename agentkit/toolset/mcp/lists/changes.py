@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ from agentkit.toolset.mcp.lists.describing import describe_change
 from agentkit.toolset.tool import ToolSpec
 
 _MOST_CHARS = 20_000
+_COMMA = re.compile(r", ?")
+_WORD = re.compile(r"[\w.*:-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,9 @@ class ToolChanges:
     changed: tuple[str, ...] = ()
     """Another description or other parameters."""
     reordered: tuple[str, ...] = ()
-    """The same, with the words of a list in another order, as servers write them that build texts
-    from sets. That is no change."""
+    """The same, but for the order of words with commas between them in a parameter's default, as
+    servers write it that build it from a set. That is no change to announce, and is none to
+    approve either: a lock compares bytes."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.changed)
@@ -37,7 +41,7 @@ def compare(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> To
     """Return how the tools of one server have changed, by their final names."""
     both = before.keys() & after.keys()
     differing = sorted(name for name in both if before[name].bytes != after[name].bytes)
-    reordered = [name for name in differing if _unordered(before[name]) == _unordered(after[name])]
+    reordered = [name for name in differing if _differs_by_order(before[name], after[name])]
     return ToolChanges(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
@@ -46,20 +50,30 @@ def compare(before: Mapping[str, ToolSpec], after: Mapping[str, ToolSpec]) -> To
     )
 
 
-def _unordered(spec: ToolSpec) -> bytes:
-    """What is left of a spec when the order of its lists says nothing."""
+def _differs_by_order(before: ToolSpec, after: ToolSpec) -> bool:
+    """Whether nothing differs but the order of words in defaults."""
+    return before.description == after.description and _same_but_for_order(
+        json.loads(before.bytes), json.loads(after.bytes)
+    )
+
+
+def _same_but_for_order(before: object, after: object) -> bool:
+    if isinstance(before, dict) and isinstance(after, dict):
+        return before.keys() == after.keys() and all(
+            _same_but_for_order(before[key], after[key])
+            or (key == "default" and _is_permutation(before[key], after[key]))
+            for key in before
+        )
     # Bytes: Python takes True and 1 for equal, and no model does.
-    return canonical_json(_sorted(json.loads(spec.bytes)))
+    return canonical_json(before) == canonical_json(after)
 
 
-def _sorted(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _sorted(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return sorted((_sorted(member) for member in value), key=canonical_json)
-    if isinstance(value, str) and "," in value:
-        return sorted(part.strip(" .;:'\"{}[]()") for part in value.split(","))
-    return value
+def _is_permutation(before: object, after: object) -> bool:
+    """Whether two texts are one list of words with commas, in two orders."""
+    if not isinstance(before, str) or not isinstance(after, str):
+        return False
+    one, other = (sorted(_COMMA.split(text)) for text in (before, after))
+    return len(before) == len(after) and one == other and all(map(_WORD.fullmatch, one))
 
 
 def describe(

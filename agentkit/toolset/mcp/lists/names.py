@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 _MAX_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
-_ALIAS = re.compile(r"[a-zA-Z0-9](?:_?[a-zA-Z0-9-])*")
+_ALIAS = re.compile(r"[a-zA-Z](?:_?[a-zA-Z0-9-])*")
 _MAX_ALIAS = 32
 _BETWEEN = "__"
+_DIGITS = (8, 16, 24)
+"""Hexadecimal digits of a hash. With the most of them there is still room for any alias."""
+_LOOKS_HASHED = re.compile(r"_(?:[0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{24})\Z")
 
 
 def check_alias(alias: str) -> None:
@@ -23,8 +27,8 @@ def check_alias(alias: str) -> None:
     if not is_text or len(alias) > _MAX_ALIAS or not _ALIAS.fullmatch(alias):
         raise ValueError(
             f"alias {alias!r} cannot lead a tool name; use 1 to {_MAX_ALIAS} of the characters "
-            "a-z, A-Z, 0-9, '_' and '-', beginning with a letter or digit, without '__' and "
-            "without '_' at the end"
+            "a-z, A-Z, 0-9, '_' and '-', beginning with a letter (Gemini takes no other names), "
+            "without '__' and without '_' at the end"
         )
 
 
@@ -38,31 +42,35 @@ def final_names(alias: str, originals: Iterable[str]) -> dict[str, str]:
     """Map each original tool name to `{alias}__{tool}`, legal and unique.
 
     A name that is legal stays as it is. Of others, illegal characters become `_`, what is too long
-    is cut, and a hash of the original follows: so a name does not depend on what else a server
-    lists, and never comes to mean another tool when the server's list changes.
+    is cut, and a hash of the original follows; also of a name that ends like one with a hash. So
+    what ends like that is always the hash of the tool's own name: a name does not depend on what
+    else a server lists, and no tool can take that of another.
+
+    The hash has 8 digits. Should two names of one server have the same ones, both get 16, so that
+    the short name, which may have been shown, then names neither.
     """
-    names = sorted(set(originals))
+    names = set(originals)
     result = {name: final for name in names if (final := _legal(alias, name)) is not None}
-    taken = set(result.values())
-    for name in names:
-        if name not in result:
-            result[name] = _hashed(alias, name, taken)
-            taken.add(result[name])
+    left = names - result.keys()
+    for n_digits in _DIGITS:
+        hashed = {name: _hashed(alias, name, n_digits) for name in left}
+        times = Counter(hashed.values())
+        result |= {name: final for name, final in hashed.items() if times[final] == 1}
+        left -= result.keys()
+    if left:  # pragma: no cover - 96 equal bits
+        raise ValueError(f"no free names for the tools {sorted(left)!r}")
     return result
 
 
 def _legal(alias: str, original: str) -> str | None:
     """The name of a tool whose own name needs no change."""
     name = f"{alias}{_BETWEEN}{original}"
-    return name if len(name) <= _MAX_LENGTH and not _ILLEGAL.search(original) else None
+    is_plain = not _ILLEGAL.search(original) and not _LOOKS_HASHED.search(original)
+    return name if is_plain and len(name) <= _MAX_LENGTH else None
 
 
-def _hashed(alias: str, original: str, taken: set[str]) -> str:
-    """A legal name, with as much of the original's hash as makes it unique."""
+def _hashed(alias: str, original: str, n_digits: int) -> str:
+    """A legal name, with so much of the original's hash."""
     plain = f"{alias}{_BETWEEN}{_ILLEGAL.sub('_', original)}"
     digest = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()
-    for length in (8, 16, 32):
-        candidate = f"{plain[: _MAX_LENGTH - length - 1]}_{digest[:length]}"
-        if candidate not in taken:
-            return candidate
-    raise ValueError(f"no free name for tool {original!r}")  # pragma: no cover - 128 equal bits
+    return f"{plain[: _MAX_LENGTH - n_digits - 1]}_{digest[:n_digits]}"

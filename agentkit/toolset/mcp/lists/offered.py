@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from agentkit.toolset.mcp.lists.changes import compare
 from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.words import Notes
 from agentkit.toolset.tool import ToolSpec
-
-_MOST_NOTES = 50
 
 
 class CallRefused(Exception):
@@ -24,7 +23,7 @@ class OfferedTools:
     def __init__(self) -> None:
         self.revision = 0
         """How often the list has become another one. 0: there is none yet."""
-        self.notes: list[str] = []
+        self.notes = Notes()
         """How it has changed, for logs."""
         self._warnings: tuple[str, ...] = ()
         self._tools: Mapping[str, ListedTool] = {}
@@ -38,11 +37,11 @@ class OfferedTools:
         self._warnings = listing.warnings
         self._tools = {tool.spec.name: tool for tool in listing.tools}
         if changes.reordered:
-            self._note(f"only the order of words differs in {', '.join(changes.reordered)}")
+            self.notes.add(f"only the order of words differs in {', '.join(changes.reordered)}")
         if self.revision and not changes:
             return
         if self.revision:
-            self._note(f"the tools have changed ({changes})")
+            self.notes.add(f"the tools have changed ({changes})")
         else:
             self._first = specs
         kept = {name: self._specs[name] for name in changes.reordered}
@@ -82,7 +81,3 @@ class OfferedTools:
     def warnings(self) -> tuple[str, ...]:
         """What was odd about the latest list, and how lists have changed."""
         return (*self._warnings, *self.notes)
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes and len(self.notes) < _MOST_NOTES:
-            self.notes.append(text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from agentkit.toolset.mcp.lists.words import excerpt
+
 MAX_PAGES = 1000
 
 Ask = Callable[[str, dict[str, object]], Awaitable[Mapping[str, object]]]
@@ -33,18 +35,18 @@ async def all_pages(
         if isinstance(page, list):
             members += page
         else:
-            warnings.append(f"a page of {what} is not a list: {str(page)[:100]!r}")
+            warnings.append(f"a page of {what} is not a list: {excerpt(page)!r}")
         # An empty string is a cursor like any other; only its absence ends the list.
         cursor = result.get("nextCursor")
         if cursor is None:
             return members, pages
         if not isinstance(cursor, str) or not is_sendable(cursor):
             warnings.append(
-                f"{what} has a cursor that is no text: {str(cursor)[:100]!r}; listing stopped there"
+                f"{what} has a cursor that is no text: {excerpt(cursor)!r}; listing stopped there"
             )
             return members, pages
         if cursor in seen:
-            warnings.append(f"{what} repeats its page {cursor!r}; listing stopped there")
+            warnings.append(f"{what} repeats its page {excerpt(cursor)!r}; listing stopped there")
             return members, pages
         seen.add(cursor)
         params = {"cursor": cursor}

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.link import McpLink
 from agentkit.toolset.mcp.lists.listing import Listing
+from agentkit.toolset.mcp.lists.words import Notes
 from agentkit.toolset.mcp.server import McpServer
 
 _QUIET_S = 0.05
@@ -25,7 +26,6 @@ _GRACE_S = 0.025
 """How long behind a call the change that it has made may be announced."""
 _MOST_S = 10.0
 _AFTER_FAILURE_S = 30.0
-_MOST_NOTES = 20
 
 
 class Relisting:
@@ -39,7 +39,7 @@ class Relisting:
     def __init__(
         self, server: McpServer, list_tools: Callable[[McpLink], Awaitable[Listing]]
     ) -> None:
-        self.notes: list[str] = []
+        self.notes = Notes()
         """Lists that could not be had."""
         self._list = list_tools
         self._limit_s = min(_MOST_S, server.connect_timeout_s)
@@ -122,9 +122,7 @@ class Relisting:
 
     def _note(self, error: Exception) -> None:
         problem = error.problem if isinstance(error, McpConnectError) else "is too slow in that"
-        text = f"announced a change of its tools, but {problem}; the list before holds"
-        if text not in self.notes and len(self.notes) < _MOST_NOTES:
-            self.notes.append(text)
+        self.notes.add(f"announced a change of its tools, but {problem}; the list before holds")
 
 
 async def _wait(event: asyncio.Event, timeout_s: float) -> None:

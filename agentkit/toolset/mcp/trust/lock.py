@@ -29,7 +29,6 @@ from types import MappingProxyType
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.errors import McpLockError
 from agentkit.toolset.frozen_json import freeze
-from agentkit.toolset.mcp.lists.changes import compare
 from agentkit.toolset.mcp.trust.flag import UNSEEN
 from agentkit.toolset.tool import ToolSpec
 
@@ -61,11 +60,12 @@ class ApprovedTool:
         return ToolSpec.pinned(canonical_json(value), source)
 
     def covers(self, spec: ToolSpec) -> bool:
-        """Whether a tool reads as it was approved, but for the order of words in a list."""
+        """Whether a tool reads to the byte as it was approved. Order says something: of the parts
+        of a `prefixItems`, of the words of a sentence."""
         approved = ToolSpec(
             name=spec.name, description=self.description, parameters=self.parameters
         )
-        return not compare({spec.name: approved}, {spec.name: spec})
+        return approved.bytes == spec.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +101,7 @@ class McpLock:
             alias: the server's.
             tools: the server's own name of each tool, and its spec.
         """
-        before = self.approved(alias)
-        approved = {
-            # What reads the same keeps its bytes: prompts that are cached begin with them.
-            name: before[name]
-            if name in before and before[name].covers(spec)
-            else ApprovedTool.of(spec)
-            for name, spec in tools
-        }
+        approved = {name: ApprovedTool.of(spec) for name, spec in tools}
         return McpLock({**self.servers, alias: approved})
 
     def to_bytes(self) -> bytes:

@@ -1,0 +1,34 @@
+"""What is said of a server's list, in bounded room: its words may be long, deep, or never end."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+
+_LONGEST = 100
+_MOST_NOTES = 50
+
+
+def excerpt(value: object) -> str:
+    """Return a text, or any value as Python writes it, in at most 100 characters. Never fails."""
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    try:
+        return reprlib.repr(value)[:_LONGEST]
+    except (ValueError, RecursionError):  # a number of too many digits
+        return type(value).__name__
+
+
+class Notes:
+    """Lines for logs: each once, and 50 at most."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, None] = {}
+
+    def add(self, text: str) -> None:
+        """Add a line, if it is new and there is room."""
+        if len(self._lines) < _MOST_NOTES:
+            self._lines[text] = None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
