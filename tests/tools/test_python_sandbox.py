@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -365,11 +366,84 @@ async def test_sockets_and_calls_that_namespaces_do_not_cover_are_refused(isolat
         "    socket.socket(family).close()\n"
         "socket.socketpair()\n"
         "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "numbers = {'x86_64': (250, 321, 298, 323, 425), 'aarch64': (219, 280, 241, 282, 425)}\n"
-        "for number in numbers[os.uname().machine]:\n"
+        "numbers = {'x86_64': (250, 321, 298, 323, 206), 'aarch64': (219, 280, 241, 282, 0)}\n"
+        "for number in (*numbers[os.uname().machine], 425, 451):\n"
         "    print(libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno())\n",
     )
-    assert outcome.stdout == "97\n" * 5 + "-1 1\n" * 5, outcome
+    assert outcome.stdout == "97\n" * 5 + "-1 1\n" * 7, outcome
+
+
+REFUSED = """
+import ctypes, fcntl, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def tried(name, *arguments):
+    print(name, getattr(libc, name)(*arguments), ctypes.get_errno())
+tried("shmget", 0, ctypes.c_size_t(4096), 0o1600)
+tried("semget", 0, 1, 0o1600)
+tried("msgget", 0, 0o1600)
+tried("mq_open", b"/x", os.O_CREAT | os.O_RDWR, 0o600, None)
+"""
+REFUSED_IN_NAMESPACES = """
+tried("memfd_create", b"x", 0)
+tried("vmsplice", 0, 0, 0, 0)
+tried("inotify_init")
+tried("inotify_init1", 0)
+tried("fanotify_init", 0, 0)
+tried("klogctl", 10, None, 0)
+tried("flock", os.open("/usr/bin/env", os.O_RDONLY), fcntl.LOCK_EX)
+tried("fcntl", os.open("/usr/bin", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS)
+tried("fcntl", os.open("main", os.O_RDONLY | os.O_CREAT), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+"""
+ALLOWED = """
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0).close()
+with open("x", "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+"""
+
+
+def has_filters() -> bool:
+    return sys.platform == "linux" and os.uname().machine in ("x86_64", "aarch64")
+
+
+@both
+async def test_memory_and_watches_that_no_limit_and_no_namespace_covers_are_refused(isolation):
+    if not has_filters():
+        pytest.skip("the docstring says so")
+    wanted = REFUSED + (REFUSED_IN_NAMESPACES if isolation == "namespaces" else "")
+    outcome = await run(isolation, wanted + ALLOWED)
+    assert outcome.ended == "exit code 0", outcome
+    lines = outcome.stdout.splitlines()
+    assert len(lines) == (13 if isolation == "namespaces" else 4)
+    assert [line for line in lines if not line.endswith(" -1 1")] == []
+
+
+@isolated
+async def test_broadcasts_of_the_kernel_are_not_heard(isolation):
+    if not has_filters():
+        pytest.skip("the docstring says so")
+    outcome = await run(
+        isolation,
+        "import socket\n"
+        "for protocol in (1, 4, 9, 15, 16):\n"
+        "    for make in (socket.socket, socket.socketpair):\n"
+        "        try: make(socket.AF_NETLINK, socket.SOCK_RAW, protocol); print('made', protocol)\n"
+        "        except OSError as error: print(error.errno)\n",
+    )
+    assert outcome.stdout == "97\n" * 10, outcome
+
+
+@isolated
+async def test_devices_of_the_machine_work_and_cannot_be_changed(isolation):
+    outcome = await run(
+        isolation,
+        "import os\n"
+        "open('/dev/null', 'w').write('x')\n"
+        "print(open('/dev/zero', 'rb').read(1), len(os.urandom(4)))\n"
+        "for name in ('null', 'zero', 'full', 'random', 'urandom'):\n"
+        "    try: os.utime('/dev/' + name); print('changed', name)\n"
+        "    except OSError as error: print(error.errno)\n",
+    )
+    assert outcome.stdout == "b'\\x00' 4\n" + f"{errno.EROFS}\n" * 5, outcome
 
 
 async def test_without_namespaces_a_program_cannot_trace_or_kill_the_server_of_root():

@@ -33,6 +33,7 @@ _OWN_UID_BASE = 0x7000_0000
 _NOBODY = 65_534
 _READ_BYTES = 65_536
 _DRAIN_S = 1.0
+_MAX_SIGNALS = 1024
 
 
 def main() -> None:
@@ -252,6 +253,9 @@ class _Program:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         if self._is_isolated:
             _seccomp.confine()
+        else:
+            with contextlib.suppress(OSError):
+                _seccomp.refuse_lasting()
         _limit(self._request, self._is_isolated)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
@@ -297,6 +301,7 @@ def _limit(request: Mapping[str, Any], is_isolated: bool) -> None:
         "RLIMIT_CORE": 0,
         "RLIMIT_MEMLOCK": 65_536,
         "RLIMIT_MSGQUEUE": 0,
+        "RLIMIT_SIGPENDING": _MAX_SIGNALS,
         "RLIMIT_AS": request["memory_bytes"],
     }
     if n_others is not None:

@@ -96,7 +96,8 @@ def _fill(sources: dict[str, str]) -> None:
     os.mkdir(f"{JAIL}/dev", 0o755)
     for name in _DEVICES:
         Path(f"{JAIL}/dev/{name}").touch()
-        _bind(f"/old/dev/{name}", f"{JAIL}/dev/{name}", _ATTR_NOSUID)
+        # Read-only devices are written to as ever, but their owners and times cannot be changed.
+        _bind(f"/old/dev/{name}", f"{JAIL}/dev/{name}", _ATTR_RDONLY | _ATTR_NOSUID)
 
 
 def _bind(source: str, target: str, attributes: int) -> None:

@@ -93,7 +93,7 @@ class Sandbox:
 
     Attributes:
         isolation: "namespaces", or "limits" alone.
-        memory_bytes: of address space, for each process of a program.
+        memory_bytes: of address space, for each process of a program; files are not in it.
         disk_bytes: for all files with namespaces, for each file without.
         max_processes: processes and threads of a program at the same time.
         max_output_bytes: a program that prints more is stopped.
@@ -123,7 +123,7 @@ class Sandbox:
         object.__setattr__(self, "_worker", worker)
 
     async def run(self, code: str, *, timeout_s: float, wanted: list[str]) -> Outcome:
-        """Run a program until it ends or reaches a limit. Nothing of it is left.
+        """Run a program until it ends or reaches a limit. None of its processes is left.
 
         Raises:
             Refused: it could not be started.

@@ -1,6 +1,6 @@
 """An MCP server that runs Python programs under limits: `python -m agentkit_tools.python`.
 
-Each call is a fresh program: nothing is kept between calls, and what it writes is gone after it.
+Each call is a fresh program: its variables, its processes and its folder are gone after it.
 
 Threat model. Whoever calls the tool (a model, or a document that talks a model into something) is
 hostile, and may run any program; whoever started the server is not.
@@ -10,23 +10,33 @@ With `--isolation namespaces`, the default, on Linux:
 - A program sees no file of this machine but the system's programs and libraries (/usr, /lib, /bin)
   and its interpreter, all read-only. No home, no /etc, no /proc; it writes to memory only.
 - It sees no network, not even this machine's, no other process, and no variable of the environment.
-  Kinds of sockets that namespaces do not cover, the kernel's keys, and interfaces for programming
-  and watching the kernel are refused (on x86-64 and 64-bit ARM).
+  On x86-64 and 64-bit ARM it is also refused: kinds of sockets that namespaces do not cover, the
+  kernel's keys, memory outside of its address space (System V, `memfd`), watching and `flock`, and
+  interfaces for programming and watching the kernel. On other processors nothing of this is, and
+  such memory is not limited.
 - It has no rights on top of an ordinary user's, and cannot gain any.
 - All its processes end with it, however they hide: they are a world of their own, and it is closed.
+  Nothing that it wrote is left.
 - NOT protected: the kernel itself. A flaw there is a way out; run the server in a virtual machine
   if programs are written by someone who looks for such flaws. Programs compete for the machine's
-  processors and memory up to their limits (memory counts for each process).
+  processors and memory up to their limits. Memory counts for each process: a program can hold
+  `--memory` times `--processes`, plus `--disk`, plus the kernel's buffers of pipes and sockets.
+  Bound the server as a whole (a container, a cgroup) where that is too much.
+- NOT hidden: how busy this machine is, how full its disks are, and when the system's programs were
+  last read (their times of access, where the file system keeps them). A program may also hold
+  shared `fcntl` locks on files that it reads, which delay whoever would lock them for writing.
 
 With `--isolation limits`, for systems without namespaces:
 
-- Time, memory and number of processes, the size of each file and of the output are limited, the
-  environment is empty, and processes are found and killed at the end.
+- Time, memory of each process, number of processes, the size of each file and of the output are
+  limited, the environment is empty, and processes are found and killed at the end. On Linux (x86-64
+  and 64-bit ARM) System V memory, semaphores and queues are refused, which would outlive it.
 - NOT protected: a program runs as the user who started the server (or, when that is root, as a user
   of its own). It reads and writes the files which that user may, such as keys in the home folder;
-  it reaches the network and this machine's services; it can fill the disk with many files; it can
-  kill the server and what else the user runs. Use it in a container or a virtual machine that has
-  nothing to lose.
+  it reaches the network and this machine's services; it can fill the disk, and memory (/dev/shm,
+  `memfd`), with many files; what it writes outside of its folder stays, and later calls can read
+  it; it can kill the server and what else the user runs. Use it in a container or a virtual machine
+  that has nothing to lose.
 
 The server refuses to start when the system has not what the isolation needs. It speaks on stdout
 and logs to stderr; it ends when its stdin does, and so do the programs.
