@@ -28,9 +28,18 @@ def test_the_blocks_run_one_after_the_other_and_print_what_the_page_shows() -> N
         assert printed.getvalue() == output, code
 
 
-def test_every_setting_is_on_the_page() -> None:
-    told = {word for code in re.findall(r"`(.*?)`", PAGE) for word in re.findall(r"\w+", code)}
-    assert {item.name for item in fields(McpServer)} - told == {"alias"}
+def test_every_setting_is_in_the_table_with_its_default() -> None:
+    section = PAGE.split("\n## All settings\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?`) \| (.*?) \| (?:`(.*?)`)? ?\|", section, re.MULTILINE)
+    told = {name: default for names, _, default in rows for name in re.findall(r"\w+", names)}
+    server = McpServer(alias="a", command=["a"])
+    assert list(told) == [item.name for item in fields(McpServer)]
+    for item in fields(McpServer):
+        if item.name not in ("alias", "command"):
+            assert eval(told[item.name], {"Trust": Trust}) == getattr(server, item.name), item.name
+
+
+def test_every_setting_of_trust_is_on_the_page() -> None:
     rows = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
     assert {item.name for item in fields(Trust)} <= rows
 
