@@ -417,6 +417,23 @@ async def test_memory_and_watches_that_no_limit_and_no_namespace_covers_are_refu
     assert [line for line in lines if not line.endswith(" -1 1")] == []
 
 
+@both
+async def test_timers_that_the_kernel_keeps_are_counted(isolation):
+    if not has_filters():
+        pytest.skip("the numbers of calls are those of two processors")
+    outcome = await run(
+        isolation,
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "create = {'x86_64': 222, 'aarch64': 107}[os.uname().machine]\n"
+        "made = 0\n"
+        "while made < 2000 and libc.syscall(create, 1, None, ctypes.byref(ctypes.c_int())) == 0:\n"
+        "    made += 1\n"
+        "print(made <= 1024, os.strerror(ctypes.get_errno()))\n",
+    )
+    assert outcome.stdout == "True Resource temporarily unavailable\n", outcome
+
+
 @isolated
 async def test_broadcasts_of_the_kernel_are_not_heard(isolation):
     if not has_filters():
