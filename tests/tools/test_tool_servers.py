@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import signal
@@ -30,6 +31,8 @@ from agentkit_tools._snapshots import Index
 TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
 
 pytestmark = pytest.mark.timeout(90)
+
+CLIENT = {"name": "test", "version": "1"}
 
 LIMITS = {"max_text_bytes": 1_000_000, "max_seconds": 10.0}
 
@@ -179,6 +182,49 @@ async def test_over_http_it_answers_on_the_loopback_to_local_pages_only(folder):
             await process.wait()
 
 
+HANGS = """
+import threading
+from agentkit_tools._serve import READS, make_server, serve, strict_tool
+def hang() -> str:
+    "Hang."
+    print("hangs", file=__import__("sys").stderr, flush=True)
+    threading.Event().wait()
+    return ""
+serve(make_server("x", "x", [strict_tool(hang, annotations=READS)]), "x", None, ends_within_s=0.1)
+"""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_a_server_ends_with_its_stdin_also_while_a_call_hangs_in_a_thread(kind):
+    theirs, ours = socket.socketpair() if kind == "socket" else (None, None)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGS],
+        env={"PYTHONPATH": TOOLS_FOLDER},
+        stdin=theirs or subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": CLIENT}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "hang"}},
+    ]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    with process:
+        try:
+            if theirs and ours:
+                theirs.close()
+                ours.sendall(data)
+            else:
+                os.write(process.stdin.fileno(), data)
+            assert process.stderr.readline() == b"hangs\n"
+            (ours or process.stdin).close()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+
+
 def test_a_port_that_is_taken_or_none_is_said(folder, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -266,7 +312,7 @@ def test_every_option_does_what_it_says(
     place = tmp_path / "notes.db" if module is notes else folder
     answers: list[str] = []
 
-    def served(server: MCPServer, what: str, http_port: int | None) -> int:
+    def served(server: MCPServer, what: str, http_port: int | None, **_: float) -> int:
         async def ask() -> None:
             async with Client(server, mode="legacy") as client:
                 answers.append((await client.call_tool(*call)).content[0].text)

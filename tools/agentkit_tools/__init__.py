@@ -15,6 +15,7 @@ http.py    fetches pages of the public web as text (extra `tools`)
 python.py  runs programs under limits; _sandbox.py asks _jail.py, which supervises them:
            _namespaces.py confines, _orphans.py finds what is left, _made_files.py what was made
 _worker.py runs child processes that can be killed; _limits.py is their end of it
-_serve.py  what all servers share; _database.py holds SQLite, _text.py and _names.py show texts
+_serve.py  what all servers share, _stdin.py ends them; _database.py holds SQLite, _text.py and
+           _names.py show texts
 Nothing here imports agentkit or agentkit_runtime.
 """

@@ -34,6 +34,7 @@ from pydantic import ValidationError, create_model
 
 from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
+from agentkit_tools._stdin import exit_after
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 """The tool changes nothing."""
@@ -53,6 +54,11 @@ _MAX_MISTAKES = 5
 _MAX_NAME_CHARS = 40
 _MAX_ERROR_CHARS = 8000
 _SHUTDOWN_S = 3
+_ENDS_WITHIN_S = 30.0
+
+THREADS_END_WITHIN_S = 3.0
+"""For `serve`, when tools run in threads and what they leave half done is nothing."""
+
 _LOOPBACK = "127.0.0.1"
 
 
@@ -140,10 +146,17 @@ def add_http_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def serve(server: MCPServer, what: str, http_port: int | None) -> int:
-    """Serve until stdin ends, or over HTTP until a signal. Returns the exit code."""
+def serve(
+    server: MCPServer, what: str, http_port: int | None, *, ends_within_s: float = _ENDS_WITHIN_S
+) -> int:
+    """Serve until stdin ends, or over HTTP until a signal. Returns the exit code.
+
+    A call that still runs when stdin ends is cancelled. One in a thread cannot be: the process
+    ends `ends_within_s` seconds later without it, which must be enough to see children gone.
+    """
     if http_port is not None:
         return _serve_http(server, what, http_port)
+    exit_after(sys.stdin.fileno(), ends_within_s)
     # The thread that reads stdin cannot be interrupted; what must last is in transactions.
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     if sys.stdin.isatty():

@@ -47,6 +47,7 @@ from agentkit_tools._root import Root
 from agentkit_tools._serve import (
     CHANGES,
     READS,
+    THREADS_END_WITHIN_S,
     log,
     make_parser,
     make_server,
@@ -192,7 +193,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     with root:
         server = build_server(root, read_only=options.read_only)
-        return serve(server, repr(options.root), options.http)
+        return serve(server, repr(options.root), options.http, ends_within_s=THREADS_END_WITHIN_S)
 
 
 if __name__ == "__main__":

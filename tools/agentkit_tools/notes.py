@@ -37,7 +37,15 @@ from pydantic import Field
 from agentkit_tools._errors import Refused
 from agentkit_tools._note_store import Note, NoteStore
 from agentkit_tools._query import MAX_QUERY_CHARS, match_expression
-from agentkit_tools._serve import READS, log, make_parser, make_server, serve, strict_tool
+from agentkit_tools._serve import (
+    READS,
+    THREADS_END_WITHIN_S,
+    log,
+    make_parser,
+    make_server,
+    serve,
+    strict_tool,
+)
 from agentkit_tools._text import fitting
 
 MAX_NOTE_CHARS = 4000
@@ -165,7 +173,12 @@ def main(arguments: list[str] | None = None) -> int:
         log(f"cannot keep notes in {options.file!r}: {error}")
         return 2
     try:
-        return serve(build_server(store), repr(options.file), options.http)
+        return serve(
+            build_server(store),
+            repr(options.file),
+            options.http,
+            ends_within_s=THREADS_END_WITHIN_S,
+        )
     finally:
         store.close()
 

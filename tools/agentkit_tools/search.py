@@ -42,7 +42,15 @@ from agentkit_tools._query import MAX_QUERY_CHARS, match_expression
 from agentkit_tools._reading import End, Start, show_lines, with_numbers
 from agentkit_tools._root import Root
 from agentkit_tools._scan import IGNORED_NAMES, Scan
-from agentkit_tools._serve import READS, log, make_parser, make_server, serve, strict_tool
+from agentkit_tools._serve import (
+    READS,
+    THREADS_END_WITHIN_S,
+    log,
+    make_parser,
+    make_server,
+    serve,
+    strict_tool,
+)
 from agentkit_tools._snapshots import Found, Index, Snapshot
 from agentkit_tools._text import fitting
 
@@ -190,7 +198,12 @@ def main(arguments: list[str] | None = None) -> int:
             max_seconds=MAX_REFRESH_SECONDS,
         )
         try:
-            return serve(build_server(index, scan), repr(options.root), options.http)
+            return serve(
+                build_server(index, scan),
+                repr(options.root),
+                options.http,
+                ends_within_s=THREADS_END_WITHIN_S,
+            )
         finally:
             index.close()
 
