@@ -140,9 +140,15 @@ class ApprovalRequired(RunError):
 
     def __init__(self, paused: PausedRun) -> None:
         calls = ", ".join(f"{each.call.name!r} ({each.id})" for each in paused.pending)
+        kinds = {
+            "Accept(values)" if each.question is not None else "Approve()"
+            for each in paused.pending
+        }
+        answers = [*sorted(kinds, reverse=True), "Deny(reason)", "Answered(content)"]
+        about = "; pending.question says what a server asks" if "Accept(values)" in kinds else ""
         super().__init__(
             f"the run waits for answers to {calls}; use: agent.resume(error.paused, "
-            "{pending.id: Approve() or Deny(reason) or Answered(content)})"
+            f"{{pending.id: {' or '.join(answers)}}}){about}"
         )
         self.paused = paused
 

@@ -93,16 +93,25 @@ class RunCaller:
         raise Suspended
 
     async def hook(self, question: Question) -> Accept | Declined | None:
-        """Return what the agent itself answers; None: it does not know."""
+        """Return what the agent itself answers; None: it does not know.
+
+        An answer that is none, or does not fit, is logged, and a person is asked in its place.
+        """
         context = context_of(self._run, self._turn, self._call)
-        answer = await self._run.member.agent.elicit(question, context)
+        name, agent = self._run.member.name, self._run.member.agent
         try:
-            checked = checked_values(question, answer)
+            checked = checked_values(question, await agent.elicit(question, context))
             if isinstance(checked, Answered):
-                raise ConfigurationError("Agent.elicit must return Accept, Deny or None, no result")
+                raise ConfigurationError("it must be Accept(values), Deny(reason) or None")
         except ConfigurationError as error:
-            self._run.broken = error
-            raise
+            _LOGGER.warning(
+                "agent %r: elicit has no answer of use for MCP server %r, so a person is asked, "
+                "where the server can wait: %s",
+                name,
+                question.server,
+                error,
+            )
+            return None
         return declined(checked) if isinstance(checked, Deny) else checked
 
     async def sample(self, request: SamplingRequest) -> Sampled | Declined:

@@ -147,7 +147,7 @@ def checked_values(question: Question, answer: object) -> Accept | Deny | Answer
     if not isinstance(answer, Accept):
         raise ConfigurationError(
             "the answer to a question must be Accept(values), Deny(reason) or Answered(content), "
-            f"got {answer!r}"
+            f"not a {type(answer).__name__}"
         )
     if (problem := question.problem_with(answer.content)) is not None:
         raise ConfigurationError(

@@ -45,7 +45,7 @@ def form_of(schema: object) -> str:
 
 
 def problem_with(values: Mapping[str, object], form: str) -> str | None:
-    """Return why values do not fit a form, for whoever gave them; None: they fit."""
+    """Return why values do not fit a form, without the values themselves; None: they fit."""
     from jsonschema import Draft202012Validator, SchemaError
 
     schema = {**json.loads(form), "additionalProperties": False}
@@ -57,7 +57,9 @@ def problem_with(values: Mapping[str, object], form: str) -> str | None:
     if found is None:
         return None
     where = ".".join(map(str, found.absolute_path))
-    return f"{where}: {found.message}" if where else found.message
+    if not where:
+        return found.message  # of names only: one is missing, or one too many
+    return f"{where}: it is not as the form wants it ({found.validator}: {found.validator_value!r})"
 
 
 def _field(name: object, schema: object) -> dict[str, object]:
