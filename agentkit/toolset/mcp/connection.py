@@ -53,6 +53,7 @@ class McpConnection(ReadsContent):
         self._link: McpLink | None = None
         self._n_links = 0
         self._opening = asyncio.Lock()
+        self._is_opened = False
         self._is_closed = False
         self._retry: asyncio.Task[None] | None = None
 
@@ -74,6 +75,7 @@ class McpConnection(ReadsContent):
         Raises:
             McpConnectError: a server that is required cannot be used.
         """
+        self._is_opened = True
         if await self._lists.take_kept():
             return
         self.starter.backoff.reset()
@@ -103,7 +105,12 @@ class McpConnection(ReadsContent):
 
     @property
     def tools(self) -> tuple[McpTool, ...]:
-        """What new conversations are shown: the tools of now; with `on_change="pin"` the first."""
+        """What new conversations are shown: the tools of now; with `on_change="pin"` the first.
+
+        Raises:
+            McpConnectError: the connection was never entered.
+        """
+        self._check_opened()
         follows = self.server.on_change == "append"
         specs = self.offered.specs if follows else self.offered.first_specs
         return tuple(McpTool(self, spec) for spec in specs.values())
@@ -128,10 +135,11 @@ class McpConnection(ReadsContent):
     async def call(
         self, name: str, arguments: Mapping[str, object], caller: Caller = NOBODY
     ) -> ToolOutput:
-        """Call a tool by the server's own name for it.
+        """Call a tool by the server's own name for it, or by that which a model is shown.
 
         Whatever goes wrong is an `is_error` output; only cancellation is raised.
         """
+        name = self.offered.own_name(name)
         try:
             return await make_call(
                 self.server, lambda: self._link_to_call(name), name, arguments, caller
@@ -227,6 +235,7 @@ class McpConnection(ReadsContent):
 
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""
+        self._check_opened()
         async with self._opening:
             if self._is_closed:
                 raise self._closed_error()
@@ -247,6 +256,13 @@ class McpConnection(ReadsContent):
             self._n_links += 1
             self._link, self.error = link, None
             return link
+
+    def _check_opened(self) -> None:
+        if not self._is_opened:
+            raise McpConnectError(
+                self.server.alias,
+                "is not connected yet; use: async with server.connect() as connection",
+            )
 
     def _closed_error(self) -> McpConnectError:
         return McpConnectError(self.server.alias, "is closed; connect it again")

@@ -36,6 +36,16 @@ class McpTool:
         return self._spec
 
     @property
+    def name(self) -> str:
+        """The final name, which a model is shown."""
+        return self._spec.name
+
+    @property
+    def description(self) -> str:
+        """As a model is shown it: the server's word."""
+        return self._spec.description
+
+    @property
     def alias(self) -> str:
         """The alias of its server."""
         return self._connection.server.alias

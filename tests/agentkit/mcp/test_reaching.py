@@ -6,7 +6,7 @@ import pytest
 from mcp.server import MCPServer
 
 import agentkit
-from agentkit import Agent, ConfigurationError, McpRequestError, McpServer
+from agentkit import Agent, ConfigurationError, McpConnectError, McpRequestError, McpServer
 from agentkit.testing import ScriptedModel
 
 
@@ -51,3 +51,33 @@ def test_an_agent_without_servers_names_none_and_others_words_have_a_hint() -> N
 def test_the_errors_of_servers_can_be_caught_by_their_names() -> None:
     assert {"McpConnectError", "McpRequestError"} <= set(agentkit.__all__)
     assert issubclass(agentkit.McpConnectError, agentkit.AgentkitError)
+
+
+async def test_a_tool_is_called_by_either_of_its_names_the_servers_own_first() -> None:
+    server = MCPServer("s")
+
+    @server.tool(name="find")
+    def find() -> str:
+        """Find it."""
+        return "found"
+
+    @server.tool(name="s__find")
+    def other() -> str:
+        """Find something else."""
+        return "something else"
+
+    async with McpServer(alias="s", server=server).connect() as connection:
+        names = ("find", "s__find", "s__s__find")
+        said = [(await connection.call(name, {})).content for name in names]
+        assert said == ["found", "something else", "something else"]
+        tool = connection.tools[0]
+        assert (tool.name, tool.description) == ("s__find", "Find it.")
+
+
+async def test_a_connection_that_was_never_entered_says_how_to() -> None:
+    connection = shop().connect()
+    with pytest.raises(McpConnectError, match="async with server"):
+        _ = connection.tools
+    with pytest.raises(McpConnectError, match="async with server"):
+        await connection.prompts()
+    assert "async with" in (await connection.call("price", {})).content

@@ -52,6 +52,12 @@ class OfferedTools:
         """Return the tool of this final name, if the server offers it now."""
         return self._tools.get(name)
 
+    def own_name(self, name: str) -> str:
+        """Return the server's own name for a tool, which may be given by its final name."""
+        is_own = any(tool.original == name for tool in self._tools.values())
+        tool = self._tools.get(name)
+        return name if is_own or tool is None else tool.original
+
     def check_call(self, original: str) -> None:
         """Check that a tool may be called, by the server's own name for it.
 
