@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
+from agentkit.spellings import spellings
 from agentkit.testing.wire.named import removed_by_name, secrets_by_name
-from agentkit.testing.wire.spellings import spellings
 
 REMOVED = "REMOVED"
 

@@ -20,6 +20,7 @@ from agentkit.toolset.caller import NOBODY
 from agentkit.toolset.mcp.calls.asking import Asking, Refused
 from agentkit.toolset.mcp.calls.logs import ServerLog
 from agentkit.toolset.mcp.calls.rounds import with_answers
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -304,7 +305,8 @@ async def test_log_lines_of_a_server_are_lines_of_its_logger(
 def test_a_log_line_is_short_printable_and_without_the_secrets_that_we_gave(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    log = ServerLog("loud", ["hunter2hunter2", "true", "hunter2"])
+    env = {"A": "hunter2hunter2", "B": "true", "C": "hunter2"}
+    log = ServerLog("loud", ServerSecrets(McpServer(alias="loud", command=["x"], env=env)).hidden)
     with caplog.at_level(logging.DEBUG, logger="agentkit.mcp.loud"):
         assert log.level == "debug"
         log.write("warning", None, "key hunter2hunter2, true\n\x1b[31mred \ud800")

@@ -8,7 +8,7 @@ are made one at a time: then the one under way is meant, and a request beside it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,12 +77,13 @@ class Pauses:
 
 
 class Callbacks:
-    """Of one link: what its session hands on, and to which call."""
+    """Of one link: what its session hands on, and to which call. `hidden` takes the secrets of its
+    server out of a text that is logged."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, hidden: Callable[[str], str]) -> None:
         self.pauses = Pauses()
         self._server = server
-        self._log = ServerLog(server.alias, server.env.values())
+        self._log = ServerLog(server.alias, hidden)
         self._slot = asyncio.Lock()
         self._call: Asking | None = None
         self._answering: set[asyncio.Task[Mapping[str, object]]] = set()

@@ -139,7 +139,8 @@ async def _explain(error: Exception, link: McpLink, server: McpServer, name: str
         problem = encodable(error.message)
         return f"{who} broke off its answer ({problem}). Whether the call had an effect is unknown."
     if not isinstance(error, MCPError):
-        return f"{who} could not be asked: {type(error).__name__}: {error}"
+        said = link.transport.secrets.hidden(str(error))
+        return f"{who} could not be asked: {type(error).__name__}: {said}"
     if error.code == REQUEST_TIMEOUT:
         return (
             f"{who} did not answer within {server.timeout_of(name):g} s. "

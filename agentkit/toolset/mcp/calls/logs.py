@@ -9,15 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from agentkit.toolset.mcp.calls.flood import Floodgate
 from agentkit.toolset.results import encodable, finite
 
 _MOST_CHARS = 1_000
 _BURST, _PER_S = 100, 10.0
-_LEAST_SECRET = 6
-"""Shorter values of the environment are words such as "true"."""
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -32,16 +30,16 @@ _ASKED_FOR = ("debug", "info", "warning", "error")
 
 
 class ServerLog:
-    """Where one server's log lines go."""
+    """Where one server's log lines go. `hidden` takes the server's secrets out of a text."""
 
     def __init__(
         self,
         alias: str,
-        secrets: Iterable[str] = (),
+        hidden: Callable[[str], str] = str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._logger = logging.getLogger(f"agentkit.mcp.{alias}")
-        self._secrets = sorted({each for each in secrets if len(each) >= _LEAST_SECRET}, key=len)
+        self._hidden = hidden
         self._gate = Floodgate(_BURST, _PER_S, clock)
 
     @property
@@ -62,9 +60,7 @@ class ServerLog:
         )
 
     def _line(self, data: object) -> str:
-        text = _text(data)
-        for secret in reversed(self._secrets):
-            text = text.replace(secret, "***")
+        text = self._hidden(_text(data))
         text = "".join(each if each.isprintable() else " " for each in text[: 2 * _MOST_CHARS])
         return text if len(text) <= _MOST_CHARS else f"{text[: _MOST_CHARS - 3]}..."
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 
 from agentkit.toolset.mcp.links.http_answers import answer, bounded, rpc_error, start_of
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.server_checks import shown_url, without_queries
@@ -45,6 +46,7 @@ class GuardedClient(httpx2.AsyncClient):
 
     Args:
         server: says headers, auth, client, limits.
+        secrets: learns what `auth` adds, and the addresses that the server names.
         on_end: called with what is to be said of the server, when no request can get through any
             more: it cannot be reached, or has ended the session.
         hurry: once it is set, the server is not told that its session has ended.
@@ -54,6 +56,7 @@ class GuardedClient(httpx2.AsyncClient):
     def __init__(
         self,
         server: McpServer,
+        secrets: ServerSecrets,
         on_end: Callable[[str], None],
         hurry: asyncio.Event,
         *,
@@ -61,6 +64,7 @@ class GuardedClient(httpx2.AsyncClient):
     ) -> None:
         super().__init__(transport=_Unused())
         self._server = server
+        self._secrets = secrets
         self._on_end = on_end
         self._hurry = hurry
         self._ends_at_failure = ends_at_failure
@@ -107,7 +111,12 @@ class GuardedClient(httpx2.AsyncClient):
         assert self._inner is not None
         if self._server.auth is not None:
             how = {**how, "auth": self._server.auth}
-        return await self._inner.send(request, **how)
+        if request.url.query:
+            self._secrets.learn_url(str(request.url))
+        try:
+            return await self._inner.send(request, **how)
+        finally:
+            self._secrets.learn_headers(request.headers, only_credentials=True)
 
     async def _say_farewell(self, request: httpx2.Request, how: dict[str, Any]) -> httpx2.Response:
         sending = asyncio.ensure_future(self._pass_on(request, how))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import FAULTS, REFUSED, Transport
 from agentkit.toolset.mcp.server import Protocol
 from agentkit.toolset.mcp.server_checks import without_queries
@@ -34,7 +35,7 @@ async def problem_of(error: Exception, alias: str, transport: Transport) -> McpC
     """Return what to say of a server that could not be connected."""
     if transport.pid is not None and transport.closed.is_set():
         return ServerEnded(alias, await transport.problem())
-    return McpConnectError(alias, transport.fault or _said_of(error))
+    return McpConnectError(alias, transport.fault or _said_of(error, transport.secrets))
 
 
 async def _agree(session: ClientSession, protocol: Protocol, transport: Transport) -> None:
@@ -61,14 +62,14 @@ async def _agree(session: ClientSession, protocol: Protocol, transport: Transpor
         await session.discover()
 
 
-def _said_of(error: Exception) -> str:
+def _said_of(error: Exception, secrets: ServerSecrets) -> str:
     """An error, said of the server, without what an address may hold of secrets."""
     from mcp import MCPError
 
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, MCPError) and error.code in FAULTS:
-        return error.message
-    text = without_queries(str(error))[:500]
+        return secrets.hidden(error.message)
+    text = without_queries(secrets.hidden(str(error)))[:500]
     kind = "" if isinstance(error, MCPError) else f"{type(error).__name__}: "
     return f"refused the handshake: {kind}{text}"

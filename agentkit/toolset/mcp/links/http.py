@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mcp.client.streamable_http import streamable_http_client
 
 from agentkit.toolset.mcp.links.guard import GuardedClient
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.streams import StreamTransport
 from agentkit.toolset.mcp.server import McpServer
 
@@ -26,7 +27,7 @@ class HttpTransport(StreamTransport):
     """
 
     def __init__(self, server: McpServer) -> None:
-        super().__init__()
+        super().__init__(ServerSecrets(server))
         self._server = server
 
     def _streams(self) -> AbstractAsyncContextManager[Streams]:
@@ -36,7 +37,7 @@ class HttpTransport(StreamTransport):
     async def _session(self) -> AsyncIterator[Streams]:
         assert self._server.url is not None
         async with (
-            GuardedClient(self._server, self.end, self.hurry) as client,
+            GuardedClient(self._server, self.secrets, self.end, self.hurry) as client,
             streamable_http_client(
                 self._server.url,
                 http_client=client,

@@ -47,7 +47,7 @@ class McpLink:
         """Whether the server says that it will announce changes of its tools."""
         self.transport = transport
         """For its process id and junk."""
-        self.callbacks = Callbacks(server)
+        self.callbacks = Callbacks(server, transport.secrets.hidden)
         """What the server may ask, and tells. Its clock stands still while it waits for us."""
         self.promised = PromisedOutputs()
         """What its tools say that their results are like."""
@@ -149,7 +149,12 @@ class McpLink:
             await self._abandon(sending)
             raise
         if sending.done() and not sending.cancelled():
-            result = sending.result()
+            try:
+                result = sending.result()
+            except MCPError as error:
+                # Its data says where a person must go: that has to stay as it is.
+                said = self.transport.secrets.hidden(error.message)
+                raise MCPError(code=error.code, message=said, data=error.error.data) from None
             if method == "tools/list":
                 self._stamp.learn(result.get("tools"))
                 self.promised.learn(result.get("tools"))
@@ -206,7 +211,8 @@ class McpLink:
 
     async def _own(self, protocol: Protocol) -> None:
         try:
-            await self._live(protocol)
+            with self.transport.secrets.kept_from_logs():
+                await self._live(protocol)
         except asyncio.CancelledError:
             self._fail(McpConnectError(self._server.alias, "was cancelled while connecting"))
             raise

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.streams import StreamTransport
 from agentkit.toolset.mcp.server import McpServer
 
@@ -29,7 +30,7 @@ class MemoryTransport(StreamTransport):
     """The stream pair of one run of a server object."""
 
     def __init__(self, server: McpServer) -> None:
-        super().__init__()
+        super().__init__(ServerSecrets(server))
         # `MCPServer` keeps its running part to itself; `Server` is that part.
         running: Any = server.server
         self._server: Server[Any] = getattr(running, "_lowlevel_server", running)

@@ -8,6 +8,7 @@ import httpx2
 from mcp.client.sse import sse_client
 
 from agentkit.toolset.mcp.links.guard import GuardedClient
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.streams import StreamTransport
 from agentkit.toolset.mcp.server import McpServer
 
@@ -22,7 +23,7 @@ class SseTransport(StreamTransport):
     answer would have come through the stream, so nobody would ever see that it does not come."""
 
     def __init__(self, server: McpServer) -> None:
-        super().__init__()
+        super().__init__(ServerSecrets(server))
         self._server = server
 
     def _streams(self) -> AbstractAsyncContextManager[Streams]:
@@ -36,4 +37,4 @@ class SseTransport(StreamTransport):
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         """Make the client that the SDK asks for; what it should send is the guarded client's."""
-        return GuardedClient(self._server, self.end, self.hurry, ends_at_failure=True)
+        return GuardedClient(self._server, self.secrets, self.end, self.hurry, ends_at_failure=True)

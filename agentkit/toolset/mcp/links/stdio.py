@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.process import ServerProcess
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.wire import (
     Broken,
     Junk,
@@ -54,7 +55,7 @@ async def start_server(server: McpServer) -> StdioTransport:
         process = await ServerProcess.start(server.command, server.process_env, cwd)
     except (OSError, ValueError) as error:
         raise McpConnectError(server.alias, f"cannot be started: {error}") from error
-    return StdioTransport(process, server.max_message_bytes)
+    return StdioTransport(process, server.max_message_bytes, ServerSecrets(server))
 
 
 class StdioTransport:
@@ -63,7 +64,10 @@ class StdioTransport:
     Enter and leave it in one task. `closed` is set as soon as no more messages can come.
     """
 
-    def __init__(self, process: ServerProcess, max_message_bytes: int) -> None:
+    def __init__(
+        self, process: ServerProcess, max_message_bytes: int, secrets: ServerSecrets
+    ) -> None:
+        self.secrets = secrets
         self.closed = asyncio.Event()
         self.hurry = asyncio.Event()
         """Set it to skip the polite part of ending the process."""
@@ -86,7 +90,8 @@ class StdioTransport:
     @property
     def last_words(self) -> str:
         """The last part of what the server wrote to stderr."""
-        return b"".join(self._stderr)[-_STDERR_BYTES:].decode("utf-8", "replace").strip()
+        words = b"".join(self._stderr)[-_STDERR_BYTES:].decode("utf-8", "replace")
+        return self.secrets.hidden(words).strip()
 
     async def __aenter__(
         self,
@@ -211,7 +216,8 @@ class StdioTransport:
             # The server closed its stdin. It may still live, but can hear nothing more.
             pass
         except Exception as error:
-            self.fault = f"could not be sent a message ({type(error).__name__}: {error})"
+            what = self.secrets.hidden(str(error))
+            self.fault = f"could not be sent a message ({type(error).__name__}: {what})"
             self.hurry.set()
         finally:
             # Whatever ended the writing: who waits for an answer, or to write, must not hang.
@@ -251,4 +257,4 @@ class StdioTransport:
     def _note_junk(self, text: str) -> None:
         if text.strip():
             self.n_junk_lines += 1
-            self.first_junk = self.first_junk or text.strip()[:200]
+            self.first_junk = self.first_junk or self.secrets.hidden(text.strip())[:200]

@@ -9,6 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
+
 if TYPE_CHECKING:
     import contextvars
 
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 class StreamTransport(ABC):
     """Base of the transports without a process of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: ServerSecrets) -> None:
+        self.secrets = secrets
         self.closed = asyncio.Event()
         self.hurry = asyncio.Event()
         self.n_junk_lines = 0
@@ -70,7 +73,7 @@ class StreamTransport(ABC):
 
     def end(self, fault: str) -> None:
         """End the connection from this side. `fault` is said of the server; the first one stays."""
-        self.fault = self.fault or fault
+        self.fault = self.fault or self.secrets.hidden(fault)
         self.hurry.set()
         self.closed.set()
 
@@ -80,7 +83,8 @@ class StreamTransport(ABC):
 
     def _note_junk(self, error: Exception) -> None:
         self.n_junk_lines += 1
-        self.first_junk = self.first_junk or f"{type(error).__name__}: {error}"[:200]
+        if self.first_junk is None:
+            self.first_junk = self.secrets.hidden(f"{type(error).__name__}: {error}")[:200]
 
 
 class WatchedStream:

@@ -9,6 +9,7 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Transport(Protocol):
     """Set it to skip the polite part of leaving."""
     fault: str | None
     """Why the connection was ended from this side, said of the server."""
+    secrets: ServerSecrets
+    """What is in no text of this class, and must be in no other that is shown."""
     n_junk_lines: int
     first_junk: str | None
 

@@ -1,4 +1,4 @@
-"""How a secret may be spelled in traffic: escaped in JSON or in a URL, in base64, in hex."""
+"""How a secret may be spelled: escaped in JSON or in a URL, in base64, in hex."""
 
 from __future__ import annotations
 
