@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from agentkit.toolset.provider_forms.modern import JsonObject
 from agentkit.toolset.provider_forms.notes import Effect, Notes
 from agentkit.toolset.provider_forms.pointers import child, subschemas
+from agentkit.toolset.provider_forms.root import without_values
 
 UNENFORCED = frozenset(
     (
@@ -24,7 +25,12 @@ UNENFORCED = frozenset(
 
 
 def local_form(schema: JsonObject, notes: Notes) -> JsonObject:
-    """Return the schema as it is, and note what calls are not held to."""
+    """Return the schema as it is, and note what calls are not held to.
+
+    The root is an object whose properties the grammar writes one by one: it cannot be one of some
+    values as well. Those are said in words.
+    """
+    schema = without_values(schema, notes)
     for pointer, node in subschemas(schema):
         if not isinstance(node, Mapping):
             continue

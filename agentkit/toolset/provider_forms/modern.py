@@ -18,10 +18,12 @@ TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "s
 _BASES = frozenset(
     (
         *("$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$recursiveAnchor"),
-        *("$recursiveRef", "$vocabulary", "id"),
+        *("$recursiveRef", "$vocabulary"),
     )
 )
-"""They say where references lead; tools' schemas have local pointers only, which need none."""
+"""They say where references lead; tools' schemas have local pointers only, which need none.
+
+`id` is one of draft 4, and later no keyword at all."""
 
 
 def modern(schema: JsonObject, notes: Notes) -> dict[str, object]:
@@ -58,7 +60,7 @@ class _Modern:
         legacy = _LEGACY.get(key)
         if legacy is not None and legacy(self, found, part, whole, pointer):
             return
-        if key in _BASES and isinstance(part, str | bool | Mapping):
+        if key in _BASES or (key == "id" and isinstance(part, str)):
             self._dropped(at, key, "references are local, and need no base")
         elif key in MAPS:
             if self._is(isinstance(part, Mapping), at, key, part):
@@ -118,8 +120,9 @@ class _Modern:
     def dependencies(
         self, found: dict[str, object], part: object, whole: JsonObject, at: str
     ) -> bool:
-        if not isinstance(part, Mapping):
-            return False
+        if not self._is(isinstance(part, Mapping), child(at, "dependencies"), "dependencies", part):
+            return True
+        assert isinstance(part, Mapping)
         names = {name: each for name, each in part.items() if _are_names(each)}
         others = {name: each for name, each in part.items() if name not in names}
         if names:

@@ -55,6 +55,21 @@ def plain_root(
     return dict(sorted(root.items()))
 
 
+def without_values(schema: JsonObject, notes: Notes) -> JsonObject:
+    """Return the schema with what its root must be (`enum`, `const`) only said in words."""
+    if "enum" not in schema and "const" not in schema:
+        return schema
+    root = dict(schema)
+    said = [str(root.get("description", ""))]
+    for key in ("enum", "const"):
+        if key in root:
+            said.append(_words(key, root.pop(key)))
+            detail = "arguments are an object with properties; it is said in words"
+            notes.add(child("", key), key, Effect.LOOSENED, detail)
+    root["description"] = " ".join(said).strip()
+    return dict(sorted(root.items()))
+
+
 def _referred(schema: JsonObject, notes: Notes) -> dict[str, object]:
     """Return the root with what its reference names put in its place."""
     root = dict(schema)
@@ -221,6 +236,7 @@ _SAID = {
     "allOf": "All of these hold, too:",
     "anyOf": "At least one of these holds, too:",
     "oneOf": "Exactly one of these holds, too:",
+    "const": "It is always:",
     "enum": "It is one of:",
     "not": "This must not hold:",
     "usually": "Usually one of:",

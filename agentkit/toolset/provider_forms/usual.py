@@ -9,6 +9,7 @@ from agentkit.toolset.provider_forms.modern import TYPES, VALID
 from agentkit.toolset.provider_forms.notes import Dialect
 
 _MAX_DEPTH = 12
+_NOT_AT_ROOT = ("anyOf", "const", "enum")
 
 
 def is_usual(schema: Mapping[str, object], dialect: Dialect) -> bool:
@@ -17,7 +18,7 @@ def is_usual(schema: Mapping[str, object], dialect: Dialect) -> bool:
     Only words that mean the same everywhere, each with a value that it may have, and no references.
     """
     known = _KNOWN if dialect == "gemini" else _KNOWN_BUT_TO_GEMINI
-    return "anyOf" not in schema and "enum" not in schema and _is_usual(schema, known, 0)
+    return schema.keys().isdisjoint(_NOT_AT_ROOT) and _is_usual(schema, known, 0)
 
 
 def _is_usual(node: object, known: Mapping[str, _Check | None], depth: int) -> bool:

@@ -389,3 +389,34 @@ def test_a_schema_that_is_taken_for_usual_comes_out_of_the_long_way_as_it_was(
                 form = _FORMS[dialect](modern(made.parameters, notes), notes)
                 assert plain(form) == plain(made.parameters)
                 assert notes.all == ()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("bad", [0, 1.5, None, True, [], {"a": 1}, "a b"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("$id", "id", "$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor"),
+        *("$recursiveRef", "$vocabulary", "$comment", "$schema", "$ref"),
+        "dependencies",
+    ],
+)
+def test_a_keyword_of_the_core_with_any_value_is_taken_by_every_api(
+    key: str, bad: object, dialect: Dialect
+) -> None:
+    inner = {"type": "string", key: bad}
+    whole = spec({"type": "object", "properties": {"a": inner}, key: bad})
+    assert tool_problems(whole, dialect) == ()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("more", [{"enum": []}, {"enum": [{"a": "x"}]}, {"const": {"a": "x"}}])
+def test_what_a_root_must_be_is_said_where_it_cannot_be_sent(
+    more: dict[str, Any], dialect: Dialect
+) -> None:
+    whole = spec({"type": "object", "properties": {"a": {"type": "string"}}, **more})
+    assert tool_problems(whole, dialect) == ()
+    if dialect == "local":
+        form = schema_form(whole, dialect)
+        assert "It is " in str(form.parameters["description"])
+        assert {note.effect for note in form.notes} == {Effect.LOOSENED}
