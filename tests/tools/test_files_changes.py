@@ -287,6 +287,26 @@ def test_files_and_folders_are_moved_but_nothing_is_overwritten_unasked(changes,
             changes.move_file(path, to, overwrite=True)
 
 
+def test_a_file_is_not_moved_over_itself_by_another_of_its_names(changes, folder):
+    os.link(folder / "a.txt", folder / "again.txt")
+    with pytest.raises(Refused, match="are the same file already; nothing was moved"):
+        changes.move_file("a.txt", "again.txt", overwrite=True)
+    assert (folder / "a.txt").read_text() == (folder / "again.txt").read_text() != ""
+
+
+def test_a_file_that_may_not_leave_its_folder_is_not_in_two_places_then(changes, folder):
+    (folder / "from").mkdir()
+    (folder / "to").mkdir()
+    (folder / "from" / "x").write_text("x")
+    for path in ("to", "from/x"):  # who does not own a file may not link it
+        if os.geteuid() == 0:
+            os.chown(folder / path, 65534, 65534)
+    with without_rights(folder / "from"), pytest.raises(Refused, match="cannot be changed"):
+        changes.move_file("from/x", "to/x")
+    assert os.listdir(folder / "from") == ["x"]
+    assert os.listdir(folder / "to") == []
+
+
 def test_deleting_takes_files_links_and_folders_but_full_folders_only_when_told(
     changes, folder, secret
 ):

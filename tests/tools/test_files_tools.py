@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -267,6 +270,27 @@ def test_a_catastrophic_regular_expression_is_stopped(tools, folder, monkeypatch
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded on Linux only")
+def test_a_regular_expression_that_fills_the_memory_is_stopped(tools, folder, monkeypatch):
+    monkeypatch.setattr(_finding, "_MAX_REGEX_BYTES", 100 * 2**20)
+    (folder / "evil.txt").write_text("ab" * 1_500_000)
+    with pytest.raises(Refused, match=r"takes too much memory; avoid repeated alternatives"):
+        tools.search_text("(?:(a)|(b))*c", "evil.txt", regex=True)
+    assert "a.txt:1: one" in tools.search_text("^one", "a.txt", regex=True)
+
+
+def test_regular_expressions_wait_for_a_place_and_give_it_back(tools, monkeypatch):
+    monkeypatch.setattr(_finding, "_places", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(_finding, "_MAX_SECONDS", 0.2)
+    assert _finding._places.acquire()
+    with pytest.raises(Refused, match="too many searches run at the same time"):
+        tools.search_text("^one", "a.txt", regex=True)
+    _finding._places.release()
+    monkeypatch.setattr(_finding, "_MAX_SECONDS", 20.0)
+    for _ in range(2):
+        assert "a.txt:1: one" in tools.search_text("^one", "a.txt", regex=True)
+
+
 def test_a_hostile_plain_query_takes_linear_time(tools, folder):
     (folder / "evil.txt").write_text("A" * 2_000_000 + "\n")
     started = time.process_time()
@@ -304,6 +328,25 @@ def test_a_search_that_reaches_a_bound_says_so(tools, monkeypatch, bound, value,
     assert words in tools.search_text("tea")
 
 
+def test_time_is_looked_at_in_folders_without_files_too(tools, folder, monkeypatch):
+    for number in range(3):
+        (folder / "empty" / str(number)).mkdir(parents=True)
+    for module in (_finding, _listing):
+        monkeypatch.setattr(module, "_MAX_SECONDS", -1.0)
+    assert "stopped after -1 seconds" in tools.search_text("tea", "empty")
+    assert tools.list_files("empty", "*.md").splitlines() == [
+        "[no file below 'empty' fits '*.md']",
+        "[stopped after -1 seconds: list a smaller folder]",
+    ]
+
+
+def test_a_list_that_reaches_its_bound_of_entries_says_so(tools, monkeypatch):
+    monkeypatch.setattr(_listing, "_MAX_SCANNED", 2)
+    assert tools.list_files(".", "*.txt").splitlines()[1:] == [
+        "[stopped after 2 files and folders: list a smaller folder]"
+    ]
+
+
 def test_what_could_not_be_searched_is_counted_but_a_named_file_is_refused(tools, folder):
     with (folder / "huge.txt").open("wb") as huge:
         huge.truncate(10**12)
@@ -328,3 +371,14 @@ def test_a_missing_file_is_answered_with_what_is_there(tools, folder):
     for number in range(30):
         (folder / "notes" / f"{number}.txt").write_text("")
     assert explained("notes/zzz").endswith(" and 13 more")
+
+
+def test_long_names_that_look_alike_are_compared_for_a_moment_only(tools, folder):
+    random = Random(1)
+    for _ in range(600):
+        (folder / "notes" / "".join(random.choices("ab", k=190))).write_text("")
+    with pytest.raises(Refused) as caught:
+        tools.read_lines("notes/" + "ab" * 95)
+    started = time.process_time()
+    assert "no such file" in tools.explain(caught.value)
+    assert time.process_time() - started < 1

@@ -159,6 +159,16 @@ def test_a_snapshot_answers_the_same_until_it_is_refreshed(tools, folder):
     assert tools.refresh().startswith("nothing has changed; snapshot ")
 
 
+def test_what_is_left_out_is_a_part_of_the_snapshot(tools, folder):
+    """It is shown, so a call on the same snapshot would have another answer."""
+    before = tools.list_texts()
+    (folder / "more.bin").write_bytes(b"\0")
+    assert tools.refresh().endswith("0 added, 0 changed, 0 removed")
+    after = tools.list_texts()
+    assert after != before
+    assert after.rsplit(" ", 1)[1] != before.rsplit(" ", 1)[1]
+
+
 def test_what_is_left_out_is_counted(tools, folder):
     (folder / ".env").write_text("tea=1")
     (folder / "node_modules").mkdir()

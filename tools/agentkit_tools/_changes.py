@@ -108,6 +108,9 @@ def move(root: Root, path: str, to: str, *, overwrite: bool) -> None:
             _check_new(new, to)
         elif not (overwrite and entry.kind == there.kind == "file"):
             raise Refused(_is_there(there, to))
+        elif there.state[:2] == entry.state[:2]:
+            # A rename would do nothing, in silence.
+            raise Refused(f"{path!r} and {to!r} are the same file already; nothing was moved")
         with _changing(path):
             if there is None and entry.kind == "file":
                 _put_new(source, old[-1], target, new[-1])
@@ -169,7 +172,14 @@ def _put_new(source: int, name: str, target: int, new_name: str) -> None:
         # A file system without hard links cannot refuse a taken name: the look before must do.
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     else:
-        os.unlink(name, dir_fd=source)
+        try:
+            os.unlink(name, dir_fd=source)
+        except OSError:
+            # The file may not leave its folder: then it must not have a second place either.
+            with contextlib.suppress(OSError):
+                if _state(source, name)[:2] == _state(target, new_name)[:2]:
+                    os.unlink(new_name, dir_fd=target)
+            raise
 
 
 def _state(folder: int, name: str) -> tuple[int, ...]:

@@ -11,10 +11,12 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from agentkit_tools import _regex_worker
 from agentkit_tools._errors import Refused
@@ -34,11 +36,23 @@ _MAX_QUERY_CHARS = 1000
 _MAX_SCANNED_FILES = 20_000
 _MAX_SCANNED_BYTES = 64 * 1024 * 1024
 _MAX_SECONDS = 5.0
+_MAX_REGEX_BYTES = 512 * 1024 * 1024
+"""Of address space, for the child that runs a regular expression over one batch."""
+
+_MAX_REGEX_CHILDREN = 2
 _BATCH_CHARS = 8 * 1024 * 1024
 """Texts go to the regular expression in batches of about this size."""
 
+_START_CHILD = (
+    # Appended, not inserted: this folder has modules named like those of the standard library.
+    f"import sys; sys.path.append({str(Path(__file__).resolve().parents[1])!r}); "
+    "from agentkit_tools._regex_worker import main; main()"
+)
 _CONTEXT_CHARS = 100
 """In a long line, what is shown starts this far before the match."""
+
+_places = threading.BoundedSemaphore(_MAX_REGEX_CHILDREN)
+"""More children than this would together hold more memory than a machine may have."""
 
 _Match = tuple[int, int, int]
 """Index of the text, index of the line, and where in the line the match starts (for showing)."""
@@ -134,22 +148,40 @@ def _find_in_child(
         "ignore_case": query.ignore_case,
         "texts": texts,
         "limit": limit,
-        "cpu_s": int(_MAX_SECONDS) + 1,
+        "limits": {
+            "timeout_s": _MAX_SECONDS,
+            "max_memory_bytes": _MAX_REGEX_BYTES,
+            "max_file_bytes": 0,
+        },
     }
+    if not _places.acquire(timeout=max(0.1, deadline - time.monotonic())):
+        raise Refused("too many searches run at the same time; search again, or for plain text")
     try:
         reply = subprocess.run(
-            [sys.executable, "-I", "-S", _regex_worker.__file__],
+            [sys.executable, "-I", "-S", "-c", _START_CHILD],
             input=json.dumps(request).encode(),
             capture_output=True,
             timeout=max(0.1, deadline - time.monotonic()),
             check=True,
         )
-    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        raise Refused(
-            f"the regular expression {query.text!r} takes too long; "
-            "avoid nested repetition such as (a+)+, or search for plain text"
-        ) from None
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        raise Refused(_why_stopped(query, error)) from None
+    finally:
+        _places.release()
     return [(text, line, start) for text, line, start in json.loads(reply.stdout)["matches"]]
+
+
+def _why_stopped(query: Query, error: subprocess.SubprocessError) -> str:
+    code = error.returncode if isinstance(error, subprocess.CalledProcessError) else None
+    if code == _regex_worker.OUT_OF_MEMORY:
+        return (
+            f"the regular expression {query.text!r} takes too much memory; avoid repeated "
+            "alternatives such as (a|b)*, search fewer files, or for plain text"
+        )
+    return (
+        f"the regular expression {query.text!r} takes too long; "
+        "avoid nested repetition such as (a+)+, or search for plain text"
+    )
 
 
 def _texts(root: Root, path: str, scan: _Scan, max_file_bytes: int) -> Iterator[_Text]:
@@ -157,11 +189,11 @@ def _texts(root: Root, path: str, scan: _Scan, max_file_bytes: int) -> Iterator[
     deadline = time.monotonic() + _MAX_SECONDS
     only = root.entry(path)
     for entry in root.walk(path):
-        if entry.kind == "folder":
-            continue
         scan.stopped = _bound_reached(scan, deadline)
         if scan.stopped:
             return
+        if entry.kind == "folder":
+            continue
         try:
             data = root.read(entry.path, max_file_bytes)
         except Refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import time
 from collections.abc import Iterator
 
 from agentkit_tools._errors import Refused
@@ -14,6 +15,7 @@ from agentkit_tools._text import count_lines, fitting, is_binary, n_lines
 
 _MAX_SHOWN = 500
 _MAX_SCANNED = 100_000
+_MAX_SECONDS = 5.0
 _MAX_PATTERN_CHARS = 200
 _MAX_COUNTED_BYTES = 16 * 1024 * 1024
 """Lines are counted in the first files of a list, up to this sum of sizes; the rest show bytes."""
@@ -37,19 +39,43 @@ def list_matching(root: Root, path: str, pattern: str) -> str:
     """The files below a folder that fit a pattern, a line each.
 
     A pattern without `/` is compared with names, one with `/` with the path below the folder. `*`
-    and `?` stay within a name, `**` stands for any folders.
+    and `?` stay within a name, `**` stands for any folders. A bound of time or of entries that is
+    reached is said in the last line.
 
     Raises:
         Refused: no such folder, or an endless pattern.
     """
     if len(pattern) > _MAX_PATTERN_CHARS:
         raise Refused(f"the pattern must have at most {_MAX_PATTERN_CHARS} characters")
-    scanned = itertools.islice(root.walk(path), _MAX_SCANNED)
+    scan = _Scan()
+    scanned = scan.bounded(root.walk(path))
     matching = list(itertools.islice(_matching(scanned, root.parts(path), pattern), _MAX_SHOWN + 1))
     lines = fitting(_lines(root, matching[:_MAX_SHOWN]))
     if len(matching) > len(lines):
         lines.append(f"[more than {len(lines)} files fit; use a narrower pattern]")
-    return "\n".join(lines) or f"[no file below {path!r} fits {pattern!r}]"
+    if not lines:
+        lines.append(f"[no file below {path!r} fits {pattern!r}]")
+    if scan.stopped:
+        lines.append(f"[stopped after {scan.stopped}: list a smaller folder]")
+    return "\n".join(lines)
+
+
+class _Scan:
+    """A walk within bounds. `stopped` says which one ended it."""
+
+    def __init__(self) -> None:
+        self.stopped: str | None = None
+
+    def bounded(self, entries: Iterator[Entry]) -> Iterator[Entry]:
+        deadline = time.monotonic() + _MAX_SECONDS
+        for number, entry in enumerate(entries):
+            if number >= _MAX_SCANNED:
+                self.stopped = f"{_MAX_SCANNED} files and folders"
+            elif time.monotonic() > deadline:
+                self.stopped = f"{_MAX_SECONDS:g} seconds"
+            if self.stopped:
+                return
+            yield entry
 
 
 def fits(path: str, pattern: str) -> bool:

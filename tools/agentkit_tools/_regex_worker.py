@@ -3,15 +3,28 @@
 Python's `re` can take exponential time and holds the interpreter lock meanwhile, so no thread can
 stop it. Reads one JSON request from stdin, writes one JSON reply to stdout:
 
-    {"pattern": str, "ignore_case": bool, "texts": [[line, ...], ...], "limit": int, "cpu_s": int}
+    {"pattern": str, "ignore_case": bool, "texts": [[line, ...], ...], "limit": int,
+     "limits": {"timeout_s": float, "max_memory_bytes": int, "max_file_bytes": 0}}
     {"matches": [[text, line, start], ...]}    0-based, at most `limit`
+
+It ends with an exit code and without a reply when it runs out of memory, and with its parent.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
 import sys
+from typing import Any
+
+from agentkit_tools import _limits
+
+_PR_SET_PDEATHSIG = 1
+OUT_OF_MEMORY = 3
+"""The exit code then."""
 
 
 def find(
@@ -30,19 +43,25 @@ def find(
 
 def main() -> None:
     """Serve the one request."""
-    request = json.load(sys.stdin)
-    _limit_cpu(request["cpu_s"])
+    _end_with_parent()
+    try:
+        _answer(json.load(sys.stdin))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+
+
+def _answer(request: dict[str, Any]) -> None:
+    _limits.take(**request["limits"])
     pattern = re.compile(request["pattern"], re.IGNORECASE if request["ignore_case"] else 0)
     json.dump({"matches": find(pattern, request["texts"], request["limit"])}, sys.stdout)
 
 
-def _limit_cpu(cpu_s: int) -> None:
-    """A second net, should the parent die before it can kill this process."""
-    try:
-        import resource
-    except ImportError:
-        return
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+def _end_with_parent() -> None:
+    """On Linux; elsewhere the bound on processor time ends what is left."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

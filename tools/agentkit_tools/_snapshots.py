@@ -1,7 +1,8 @@
 """A full-text index over the texts of a folder, as they were at one moment (SQLite FTS5).
 
-What is in the index is a snapshot; its digest names it. Equal texts under equal names give an equal
-digest and equal answers, however often and in whatever steps the index was brought up to date.
+What is in the index is a snapshot; its digest names it. Equal texts under equal names, and equal
+counts of what was left out, give an equal digest and equal answers, however often and in whatever
+steps the index was brought up to date.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ class Index:
         """
         with self._database.turn("writes", max_seconds):
             difference = self._take_in(scan)
-            self._set_about("digest", self._digest())
             self._set_about("skipped", scan.skipped())
+            self._set_about("digest", self._digest(scan.skipped()))
             return self._taken(), difference
 
     def search(
@@ -219,8 +220,8 @@ class Index:
         )
         self._database.execute("DELETE FROM chunks WHERE file_id = ?", (number,))
 
-    def _digest(self) -> str:
-        total = hashlib.sha256()
+    def _digest(self, skipped: str) -> str:
+        total = hashlib.sha256(f"{len(skipped)} {skipped} ".encode())
         for key, digest in self._database.execute("SELECT key, digest FROM files ORDER BY key"):
             total.update(f"{len(key)} {digest} ".encode() + key)
         return total.hexdigest()[:12]

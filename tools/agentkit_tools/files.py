@@ -11,14 +11,16 @@ below ROOT may change at any time, with malice.
   a name, so what another hard link of it leads to, outside too, is not changed.
 - Pipes, sockets and devices are not opened, and no file is run.
 - A file is written whole or not at all, also when the disk is full; it keeps its permissions (not
-  its owner, ACLs and extended attributes). A crash may leave a `.*.agentkit-part` file behind.
+  its owner, ACLs and extended attributes). A crash may leave a `.*.agentkit-part` file behind, or
+  a file that was being moved under both its names.
 - An edit, or an overwrite with a version, is refused when the file has changed since it was read.
   Calls of one server come one after the other; against other programs an instant remains.
 - Nothing inside `.git` is changed: what lies there is run by git. Other files that are run by
   somebody later (a Makefile, a shell's start-up file) can be written if they are below ROOT: choose
   ROOT so that this is no harm, or use `--read-only`.
-- Every answer is bounded in size, every search in time, files and bytes; a regular expression runs
-  in a child process that is killed when it takes too long. How much is written is not bounded.
+- Every answer is bounded in size, every search and list in time, files and bytes (but what one
+  folder holds is always looked at whole); a regular expression runs in a child process that is
+  killed when it takes too long or too much memory. How much is written is not bounded.
 - File names and contents are data from strangers. They are shown as they are (names without control
   characters), so a client must not take them for instructions.
 
@@ -62,7 +64,9 @@ from agentkit_tools._text import (
 )
 
 _MAX_SUGGESTIONS = 20
-_MAX_COMPARED = 2_000
+_MAX_COMPARED = 3_000_000
+"""Comparing two names takes up to the product of their lengths: at most this in all."""
+
 
 _MAKES = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -166,7 +170,9 @@ class FileTools:
             ]
         except Refused:
             return str(refused)
-        near = difflib.get_close_matches(refused.name, names[:_MAX_COMPARED], n=3, cutoff=0.5)
+        near = difflib.get_close_matches(
+            refused.name, _some(names, len(refused.name)), n=3, cutoff=0.5
+        )
         shown = [shown_name(name) for name in [*near, *(n for n in names if n not in near)]]
         more = f" and {len(shown) - _MAX_SUGGESTIONS} more" if len(shown) > _MAX_SUGGESTIONS else ""
         there = f"{', '.join(shown[:_MAX_SUGGESTIONS])}{more}" if shown else "nothing"
@@ -176,6 +182,16 @@ class FileTools:
         """As `explain`, for a new file in a folder that is not there."""
         makes = "; make_folder makes folders" if isinstance(refused, NotFound) else ""
         return f"{self.explain(refused)}{makes}"
+
+
+def _some(names: list[str], n_chars: int) -> list[str]:
+    """As many of the first names as can be compared with one of `n_chars` in a moment."""
+    left = _MAX_COMPARED
+    for number, name in enumerate(names):
+        left -= n_chars * len(name)
+        if left < 0:
+            return names[:number]
+    return names
 
 
 def main(arguments: list[str] | None = None) -> int:
