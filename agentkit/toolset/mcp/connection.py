@@ -21,6 +21,7 @@ from agentkit.toolset.mcp.links.link import McpLink
 from agentkit.toolset.mcp.lists.listing_cache import ListingCache
 from agentkit.toolset.mcp.lists.lists import ToolLists
 from agentkit.toolset.mcp.lists.offered import CallRefused, OfferedTools
+from agentkit.toolset.mcp.lists.words import Notes
 from agentkit.toolset.mcp.mcp_tool import McpTool
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.starting import LinkStarter
@@ -49,8 +50,9 @@ class McpConnection(ReadsContent):
         self._lists = ToolLists(server, ListingCache() if cache is None else cache)
         self.starter = LinkStarter(server, self._lists)
         """Starts it, and knows when it is tried again."""
-        self._notes: list[str] = []
+        self._notes = Notes()
         self._link: McpLink | None = None
+        self._logged: set[str] = set()
         self._n_links = 0
         self._opening = asyncio.Lock()
         self._is_opened = False
@@ -88,15 +90,30 @@ class McpConnection(ReadsContent):
             await self._lists.take_kept(at_any_age=True)
 
     async def close(self) -> None:
-        """End the server. Returns when its processes are gone; calling it again does nothing."""
+        """End the server. Returns when its processes are gone, also if cancelled meanwhile; calling
+        it again does nothing. A start that is under way is waited for: `connect_timeout_s`."""
         self._is_closed = True
+        closing = asyncio.ensure_future(self._close())
+        cancelled = False
+        while not closing.done():
+            try:
+                await asyncio.wait([closing])
+            except asyncio.CancelledError:
+                cancelled = True
+                if self._link is not None:
+                    self._link.transport.hurry.set()
+        closing.result()
+        if cancelled:
+            raise asyncio.CancelledError
+
+    async def _close(self) -> None:
         if self._retry is not None:
             self._retry.cancel()
+            await asyncio.wait([self._retry])
         async with self._opening:
-            link, self._link = self._link, None
-            if link is not None:
-                self._note_link(link)
-                await link.close()
+            if self._link is not None:
+                await self._link.close()
+                self._forget(self._link)
 
     @property
     def offered(self) -> OfferedTools:
@@ -142,7 +159,12 @@ class McpConnection(ReadsContent):
         name = self.offered.own_name(name)
         try:
             return await make_call(
-                self.server, lambda: self._link_to_call(name), name, arguments, caller
+                self.server,
+                lambda: self._link_to_call(name),
+                name,
+                arguments,
+                caller,
+                logged=self._logged,
             )
         except CallRefused as error:
             return ToolOutput.error(str(error))
@@ -242,10 +264,10 @@ class McpConnection(ReadsContent):
             if self._link is not None and self._link.is_alive:
                 return self._link
             if self._link is not None:
-                dead, self._link = self._link, None
-                self._note_link(dead)
-                self._notes.append(f"the server was restarted: it {await dead.problem()}")
-                await dead.close(hurry=True)
+                problem = await self._link.problem()
+                await self._link.close(hurry=True)
+                self._notes.add(f"the server was restarted: it {problem}")
+                self._forget(self._link)
             link = await self.starter.start()
             if self._is_closed:
                 await link.close(hurry=True)
@@ -267,8 +289,11 @@ class McpConnection(ReadsContent):
     def _closed_error(self) -> McpConnectError:
         return McpConnectError(self.server.alias, "is closed; connect it again")
 
-    def _note_link(self, link: McpLink) -> None:
-        self._notes += _link_warnings(link)
+    def _forget(self, link: McpLink) -> None:
+        """Keep what is to be said of a link that has been closed. Until then it is ours."""
+        self._link = None
+        for warning in _link_warnings(link):
+            self._notes.add(warning)
 
 
 def _link_warnings(link: McpLink) -> list[str]:

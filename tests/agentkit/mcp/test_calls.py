@@ -55,9 +55,9 @@ async def test_other_encodings_are_replaced_and_nothing_hangs(server):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("truncated", "the server sent an answer that is no valid JSON"),
-        ("not_rpc", "the server sent an answer that is no JSON-RPC message"),
-        ("huge_line", "the server sent an answer of 20000073 bytes on one line, above the limit"),
+        ("truncated", "sent an answer that is no valid JSON"),
+        ("not_rpc", "sent an answer that is no JSON-RPC message"),
+        ("huge_line", "sent an answer of 20000073 bytes on one line, above the limit"),
     ],
 )
 async def test_an_unreadable_answer_fails_its_call_at_once_and_only_that(server, name, words):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import time
 
 import pytest
+from mcp.server import MCPServer
 
-from agentkit.toolset import McpConnectError, connect_all
+from agentkit.toolset import McpConnectError, McpServer, connect_all
+from agentkit.toolset.mcp.links import link as link_module
 from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.links.memory import MemoryTransport
 from agentkit.toolset.mcp.links.process import ServerProcess
 from agentkit.toolset.mcp.starting import LinkStarter
 
@@ -157,6 +161,75 @@ async def test_closing_while_a_call_restarts_the_server_leaves_no_process(
         await connection.close()
         assert "is closed" in (await again).content
     assert all(is_gone(pid) for pid in pids)
+
+
+async def test_a_server_whose_restart_was_cancelled_is_ended_by_leaving(
+    server, is_gone, monkeypatch
+):
+    is_asked = asyncio.Event()
+    problem = McpLink.problem
+
+    async def watched(link: McpLink) -> str:
+        is_asked.set()
+        return await problem(link)
+
+    async with asyncio.timeout(30):
+        connection = server("stubborn").connect()
+        await connection.open()
+        pid = connection.pid
+        # It says nothing more, but lives.
+        assert (await connection.call("close_stdout", {})).is_error
+        monkeypatch.setattr(McpLink, "problem", watched)
+        again = asyncio.create_task(connection.call("echo", {"text": "x"}))
+        await is_asked.wait()
+        again.cancel()
+        await asyncio.wait([again])
+        assert again.cancelled()
+        await connection.close()
+    assert is_gone(pid)
+
+
+async def test_leaving_that_is_cancelled_waits_for_a_restart_and_ends_it(
+    server, is_gone, monkeypatch
+):
+    pids, restarted = remember_pids(monkeypatch, 2)
+    async with asyncio.timeout(30):
+        connection = server("plain").connect()
+        await connection.open()
+        await connection.call("crash", {})
+        again = asyncio.create_task(connection.call("echo", {"text": "x"}))
+        await restarted.wait()
+        closing = asyncio.create_task(connection.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert closing.cancelled()
+        assert connection.pid is None
+        assert all(is_gone_now(pid) for pid in pids)
+        await again
+
+
+async def test_a_transport_that_never_ends_does_not_hold_up_leaving(monkeypatch, caplog):
+    """A server object that takes no notice of anything cannot be killed; it is left, and said."""
+    monkeypatch.setattr(link_module, "_LEAVE_S", 0.1)
+    release = asyncio.Event()
+
+    async def stay(*_: object) -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+
+    monkeypatch.setattr(MemoryTransport, "_finish", stay)
+    alias = "here"
+    async with asyncio.timeout(10):
+        async with McpServer(alias=alias, server=MCPServer("here")).connect() as connection:
+            assert connection.warnings == ()
+        assert "here: its connection cannot be ended" in caplog.text
+        release.set()
+        await asyncio.gather(
+            *(task for task in asyncio.all_tasks() if task.get_name() == f"mcp-{alias}"),
+            return_exceptions=True,
+        )
 
 
 async def test_closing_answers_the_calls_that_still_wait(server):

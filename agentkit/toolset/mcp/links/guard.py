@@ -1,8 +1,9 @@
 """An HTTP client that lets nothing of the network through but answers.
 
 The SDK's transport ends with all its requests when one of them meets an error of the network,
-tells nothing of an HTTP status, and reads bodies of any size. Through this client each failure
-is an answer to its own request, in words, and the rest goes on.
+tells nothing of an HTTP status, and reads bodies of any size for any time. Through this client
+each failure is an answer to its own request, in words, and the rest goes on. It passes on only the
+bodies of answers, bounded in size (`http_bodies.py`); how long they may take is the caller's limit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from agentkit.toolset.mcp.links.http_answers import answer, bounded, rpc_error, start_of
+from agentkit.toolset.mcp.links.http_answers import answer, rpc_error, start_of
+from agentkit.toolset.mcp.links.http_bodies import emptied, is_notice, readable
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
 from agentkit.toolset.mcp.server import McpServer
@@ -101,9 +103,12 @@ class GuardedClient(httpx2.AsyncClient):
         """Send a request. Whatever goes wrong is a response, except being cancelled."""
         if request.method == "DELETE":
             return await self._say_farewell(request, how)
+        # The SDK sends nothing else before a notice is through, so that one may not take for ever.
+        limit_s = self._server.connect_timeout_s if is_notice(request) else None
         try:
-            response = await self._pass_on(request, how)
-            return await self._judge(request, response)
+            async with asyncio.timeout(limit_s):
+                response = await self._pass_on(request, how)
+                return await self._judge(request, response)
         except Exception as error:
             return self._unsent_or_lost(request, error)
 
@@ -119,25 +124,31 @@ class GuardedClient(httpx2.AsyncClient):
             self._secrets.learn_headers(request.headers, only_credentials=True)
 
     async def _say_farewell(self, request: httpx2.Request, how: dict[str, Any]) -> httpx2.Response:
-        sending = asyncio.ensure_future(self._pass_on(request, how))
+        async def tell() -> None:
+            response = await self._pass_on(request, how)
+            # Its body is of no interest, and may never end.
+            await response.aclose()
+
+        telling = asyncio.ensure_future(tell())
         hurried = asyncio.ensure_future(self._hurry.wait())
         try:
             await asyncio.wait(
-                [sending, hurried], timeout=_FAREWELL_S, return_when=asyncio.FIRST_COMPLETED
+                [telling, hurried], timeout=_FAREWELL_S, return_when=asyncio.FIRST_COMPLETED
             )
-            if sending.done():
-                return sending.result()
-        except Exception:
-            # Whether it heard that we go is the server's business.
-            return httpx2.Response(204, request=request)
         finally:
             hurried.cancel()
-            sending.cancel()
-            await asyncio.wait([sending, hurried])
+            telling.cancel()
+            # Whether it heard that we go is the server's business.
+            await asyncio.gather(telling, hurried, return_exceptions=True)
         return httpx2.Response(204, request=request)
 
     async def _judge(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         status = response.status_code
+        if response.next_request is not None:
+            return await emptied(response)
+        if request.method == "GET" and status >= 400 and not self._ends_at_failure:
+            # Hearing what the server says by itself is an extra that many lack, and say in any way.
+            return await emptied(response)
         if status == 404 and _SESSION_HEADER in request.headers:
             await response.aclose()
             problem = "ended the session (HTTP 404)"
@@ -145,9 +156,10 @@ class GuardedClient(httpx2.AsyncClient):
             return answer(request, 404, NOT_SENT, problem)
         if status >= 400:
             return await self._explain(request, response)
-        if response.headers.get("content-type", "").lower().startswith("application/json"):
-            return bounded(request, response, self._server.max_message_bytes)
-        return response
+        if request.method == "POST" and self._ends_at_failure:
+            # In the old transport the answer comes through the stream.
+            return await emptied(response)
+        return readable(request, response, self._server.max_message_bytes)
 
     async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Turn an error status into an answer that says what to do, unless the server does."""
@@ -166,7 +178,10 @@ class GuardedClient(httpx2.AsyncClient):
             problem = f"cannot be reached at {shown_url(str(request.url))} ({what})"
             self._on_end(problem)
             return self._failed(request, 503, NOT_SENT, problem)
-        if isinstance(error, httpx2.TransportError):
+        if isinstance(error, TimeoutError):
+            limit_s = self._server.connect_timeout_s
+            problem, code = f"did not take a message within {limit_s:g} s", LOST
+        elif isinstance(error, httpx2.TransportError):
             problem, code = f"broke off the connection ({what})", LOST
         else:
             # Not the network: what `auth` or `http_client` did instead of sending.

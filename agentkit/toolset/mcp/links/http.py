@@ -41,7 +41,7 @@ class HttpTransport(StreamTransport):
             streamable_http_client(
                 self._server.url,
                 http_client=client,
-                max_sse_event_size=self._server.max_message_bytes,
+                max_sse_event_size=None,  # the guarded client has bounded it
             ) as streams,
         ):
             yield streams

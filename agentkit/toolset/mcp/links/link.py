@@ -8,6 +8,7 @@ makes a new one.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 
 __all__ = ["McpLink", "ServerEnded"]
 
+_LOGGER = logging.getLogger("agentkit.mcp")
+
 _NOTICE_S = 0.25
 """How long telling the server that a request is abandoned may hold up the caller."""
 
 _LAST_S = 0.05
 """How long the session of a dead transport is kept, for its last answers."""
+
+_LEAVE_S = 15.0
+"""How long leaving a transport may take before it is cancelled, and then once more; each transport
+has shorter limits of its own."""
 
 
 class McpLink:
@@ -162,25 +169,40 @@ class McpLink:
         raise MCPError(code=REQUEST_TIMEOUT, message=f"request {method!r} timed out")
 
     async def close(self, *, hurry: bool = False) -> None:
-        """End session and server. Returns when both are gone, also if cancelled meanwhile."""
+        """End session and server. Returns when both are gone, also if cancelled meanwhile.
+
+        What is not gone after 15 s is cancelled, and after as long again left behind with a line in
+        the log: only a server object of this process, which nobody can kill, can come to that.
+        """
         self._stop.set()
         if not self._ready.done():
             # It waits for a handshake that may never come, and not yet for `_stop`.
             self._owner.cancel()
         if hurry:
             self.transport.hurry.set()
-        cancelled = False
-        while not self._owner.done():
-            try:
-                await asyncio.wait([self._owner])
-            except asyncio.CancelledError:
-                # The process must not outlive us; what remains is bounded, and now quick.
-                cancelled = True
-                self.transport.hurry.set()
+        cancelled = await self._owner_ends()
+        if not self._owner.done():
+            self._owner.cancel()
+            cancelled = await self._owner_ends() or cancelled
+        if not self._owner.done():
+            _LOGGER.error("%s: its connection cannot be ended", self._server.alias)
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()
         if cancelled:
             raise asyncio.CancelledError
+
+    async def _owner_ends(self) -> bool:
+        """Wait for the end of the owner, for a time, and return whether the wait was cancelled. It
+        goes on then, since the process must not outlive us."""
+        loop = asyncio.get_running_loop()
+        deadline, cancelled = loop.time() + _LEAVE_S, False
+        while not self._owner.done() and (left_s := deadline - loop.time()) > 0:
+            try:
+                await asyncio.wait([self._owner], timeout=left_s)
+            except asyncio.CancelledError:
+                cancelled = True
+                self.transport.hurry.set()
+        return cancelled
 
     async def problem(self) -> str:
         """Why the link is dead, said of the server, with its last words."""

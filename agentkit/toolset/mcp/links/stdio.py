@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.process import ServerProcess
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
+from agentkit.toolset.mcp.links.transport import LOST
 from agentkit.toolset.mcp.links.wire import (
     Broken,
     Junk,
@@ -172,7 +173,7 @@ class StdioTransport:
             case Junk(text):
                 self._note_junk(text)
             case Broken(request_id, problem):
-                error = ErrorData(code=-32700, message=f"the server sent {problem}")
+                error = ErrorData(code=LOST, message=f"sent {problem}")
                 await self._send(JSONRPCError(jsonrpc="2.0", id=request_id, error=error))
             case Message(value):
                 try:

@@ -81,7 +81,7 @@ async def problem_of(server: McpServer) -> str:
         (503, {}, "answered with HTTP 503 (Service Unavailable)"),
         (200, {"html": "<h1>Hello</h1>"}, "Unexpected content type: text/html"),
         (302, {"headers": {"location": "https://evil.example/mcp"}}, "Redirect to https://evil"),
-        (200, {"json": [1]}, "Failed to parse JSON response"),
+        (200, {"json": [1]}, "sent an answer that is no JSON-RPC message"),
     ],
 )
 async def test_what_is_wrong_with_an_address_is_said(status, more, words):

@@ -1,0 +1,239 @@
+"""Bodies of HTTP answers, made such that the SDK's strict parser takes what can be taken of them.
+
+What it refuses costs a whole list or a result that is there: a lone surrogate, a byte of another
+encoding, a schema of hundreds of levels. They are read here as lines of a process are (`wire.py`).
+An answer that cannot be read becomes an error that says so: the server has had the request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import httpx2
+
+from agentkit.toolset.mcp.links.transport import LOST
+from agentkit.toolset.mcp.links.wire import (
+    Broken,
+    LineSplitter,
+    Message,
+    Overlong,
+    RequestId,
+    read_line,
+)
+from agentkit.toolset.results import encodable
+
+_MAX_DEPTH = 180
+"""Levels that are passed on; the parser takes 200. A schema so deep is refused (the limit for
+schemas is 64 of their levels, at most three of JSON each with the levels around)."""
+
+_TOO_DEEP = "(nested too deeply)"
+
+_DROPPED_HEADERS = ("content-type", "content-encoding", "content-length", "transfer-encoding")
+
+
+def readable(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+    """Return a response whose body the SDK can parse, or the response itself if it is neither JSON
+    that answers a request nor a stream of events.
+
+    Args:
+        request: what was sent.
+        response: what came, with its body unread.
+        limit: the most bytes of a JSON body, or of one event; what is above becomes an error.
+    """
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    request_id = _request_id(request)
+    stream: httpx2.AsyncByteStream
+    if kind == "text/event-stream":
+        stream = _Events(response, limit, request_id)
+    elif kind == "application/json" and request_id is not None:
+        stream = _Json(response, limit, request_id)
+    else:
+        return response
+    headers = [each for each in response.headers.multi_items() if each[0] not in _DROPPED_HEADERS]
+    # Without a charset: both are UTF-8 whatever it says.
+    headers.append(("content-type", kind))
+    return httpx2.Response(response.status_code, headers=headers, stream=stream, request=request)
+
+
+async def emptied(response: httpx2.Response) -> httpx2.Response:
+    """Return the response without its body, which is not read: it may never end."""
+    await response.aclose()
+    headers = [each for each in response.headers.multi_items() if each[0] not in _DROPPED_HEADERS]
+    empty = httpx2.Response(response.status_code, headers=headers, request=response.request)
+    empty.next_request = response.next_request
+    return empty
+
+
+class _Json(httpx2.AsyncByteStream):
+    """A whole JSON answer in one piece; an error of the network or of its form is one, too."""
+
+    def __init__(self, response: httpx2.Response, limit: int, request_id: RequestId) -> None:
+        self._response = response
+        self._limit = limit
+        self._request_id = request_id
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        body = bytearray()
+        try:
+            async for part in self._response.aiter_bytes():
+                body += part
+                if len(body) > self._limit:
+                    yield _lost(self._request_id, f"sent {_above(self._limit)}")
+                    return
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            yield _lost(self._request_id, f"broke off its answer ({type(error).__name__})")
+            return
+        text = bytes(body)
+        yield _parsable(text, self._request_id) or _lost(
+            self._request_id, "sent an answer that is no JSON-RPC message"
+        )
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+class _Events(httpx2.AsyncByteStream):
+    """A stream of events, each of them whole. One above the limit ends it."""
+
+    def __init__(self, response: httpx2.Response, limit: int, request_id: RequestId | None) -> None:
+        self._response = response
+        self._limit = limit
+        self._request_id = request_id
+        self._lines: list[bytes] = []
+        self._n_bytes = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        splitter = LineSplitter(self._limit)
+        ends_in_cr = False
+        async for part in self._response.aiter_bytes():
+            if not part:
+                continue
+            data = part[1:] if ends_in_cr and part.startswith(b"\n") else part
+            ends_in_cr = part.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            for line in splitter.feed(data):
+                if not self._has_room_for(line):
+                    yield self._overlong()
+                    return
+                if line == b"":
+                    yield b"".join(each + b"\n" for each in self._take()) + b"\n"
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+    def _has_room_for(self, line: bytes | Overlong) -> bool:
+        if isinstance(line, Overlong):
+            return False
+        if line and not line.startswith(b":"):
+            self._lines.append(line)
+            self._n_bytes += len(line) + 1
+        return self._n_bytes <= self._limit
+
+    def _overlong(self) -> bytes:
+        problem = _above(self._limit)
+        if self._request_id is None:
+            raise httpx2.SSEError(f"the server sent {problem}")
+        return b"event: message\ndata: " + _lost(self._request_id, f"sent {problem}") + b"\n\n"
+
+    def _take(self) -> Iterator[bytes]:
+        """The lines of the event that has ended, with data that can be parsed."""
+        lines, self._lines, self._n_bytes = self._lines, [], 0
+        fields = [(name, value.removeprefix(b" ")) for name, _, value in map(_split, lines)]
+        kinds = [value for name, value in fields if name == b"event"]
+        data = b"\n".join(value for name, value in fields if name == b"data")
+        if (kinds and kinds[-1] not in (b"", b"message")) or not data:
+            yield from lines
+            return
+        yield from (line for line, (name, _) in zip(lines, fields, strict=True) if name != b"data")
+        parsable = _parsable(data, self._request_id)
+        if parsable is not None:
+            # JSON may have line ends between its tokens, and they mean nothing there.
+            yield b"data: " + parsable.replace(b"\n", b" ")
+        elif self._request_id is None:
+            yield b"data: " + data.replace(b"\n", b" ")
+
+
+def _split(line: bytes) -> tuple[bytes, bytes, bytes]:
+    return line.partition(b":")
+
+
+def _parsable(data: bytes, request_id: RequestId | None) -> bytes | None:
+    """JSON that the SDK takes as a message, the same bytes if it takes them; None if they are
+    nothing that could be the answer to this request."""
+    from mcp_types import jsonrpc_message_adapter
+    from pydantic import ValidationError
+
+    try:
+        jsonrpc_message_adapter.validate_json(data, by_name=False)
+    except ValidationError:
+        line = read_line(data, set() if request_id is None else {request_id})
+    else:
+        return data
+    match line:
+        case Message(value):
+            return _repaired(value, request_id)
+        case Broken(waiting_id, problem):
+            return _lost(waiting_id, f"sent {problem}")
+        case _:
+            return None
+
+
+def _repaired(value: dict[str, object], request_id: RequestId | None) -> bytes | None:
+    from mcp_types import jsonrpc_message_adapter
+    from pydantic import ValidationError
+
+    repaired = json.dumps(
+        _bare(value, _MAX_DEPTH), ensure_ascii=False, separators=(",", ":")
+    ).encode()
+    try:
+        jsonrpc_message_adapter.validate_json(repaired, by_name=False)
+    except ValidationError:
+        if request_id is None or value.get("id") != request_id:
+            return None
+        return _lost(request_id, "sent an answer that is no JSON-RPC message")
+    return repaired
+
+
+def _bare(value: object, depth: int) -> object:
+    """The value without what cannot be sent as UTF-8, and without what lies below `depth`."""
+    match value:
+        case str():
+            return encodable(value)
+        case dict() | list() if depth == 0:
+            return _TOO_DEEP
+        case dict():
+            return {encodable(key): _bare(each, depth - 1) for key, each in value.items()}
+        case list():
+            return [_bare(each, depth - 1) for each in value]
+        case _:
+            return value
+
+
+def _request_id(request: httpx2.Request) -> RequestId | None:
+    """The id of the JSON-RPC request that is sent; None if it is nothing that has an answer."""
+    if request.method != "POST":
+        return None
+    try:
+        message = json.loads(request.content)
+    except (ValueError, httpx2.RequestNotRead):
+        return None
+    match message:
+        case {"method": str(), "id": int() | str() as request_id}:
+            return request_id
+        case _:
+            return None
+
+
+def is_notice(request: httpx2.Request) -> bool:
+    """Whether it posts what has no answer: a notification, or an answer of ours."""
+    return request.method == "POST" and _request_id(request) is None
+
+
+def _lost(request_id: RequestId, problem: str) -> bytes:
+    error = {"code": LOST, "message": problem}
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
+
+
+def _above(limit: int) -> str:
+    return f"an answer above the limit of {limit} bytes"
