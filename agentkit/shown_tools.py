@@ -49,12 +49,14 @@ class ShownTools:
 def own_names(member: Member, toolset: Toolset) -> frozenset[str]:
     """Return which tools of a conversation an agent may call: its own, and those of its servers.
 
-    A server's tool may be one that it does not offer now, and so none of the agent's.
+    A server's tool may be one that it does not offer now, and so none of the agent's. One whose
+    server is gone does nothing, and everybody may be told so.
     """
     served = (
         tool.spec.name
         for tool in toolset
-        if isinstance(tool, McpTool) and tool.alias in member.aliases
+        if isinstance(tool, GoneTool)
+        or (isinstance(tool, McpTool) and tool.alias in member.aliases)
     )
     return (member.own_tools & frozenset(toolset.names)).union(served)
 

@@ -11,6 +11,8 @@ from agentkit.errors import ContextMismatch
 from agentkit.shown_tools import own_names
 from agentkit.team.members import Member
 from agentkit.toolset import McpTool, Tool, Toolset, ToolSpec, canonical_json
+from agentkit.toolset.gone import GoneTool
+from agentkit.toolset.mcp.lists.names import alias_of
 from agentkit.warn import PinnedToolsWarning, warn_user
 
 
@@ -23,7 +25,9 @@ def pinned(member: Member, context: Context) -> Member | None:
       Its newer tools stay out of this conversation: showing them would rewrite the whole prompt.
       A warning says so.
     - the tools of its MCP servers. They stay as the conversation was shown them, whatever the
-      servers offer now; the run tells what differs.
+      servers offer now; the run tells what differs. Those of a server that the agent has no more
+      stay too, and their calls are answered with an error. A warning says so. (A tool that is gone
+      and whose name begins like `alias__` was a server's.)
     - the documents, and they come from a `Knowledge`: then the run tells what has changed.
     """
     old = context.front
@@ -42,6 +46,13 @@ def pinned(member: Member, context: Context) -> Member | None:
             PinnedToolsWarning,
         )
     sources = member.sources if member.builder is None else member.builder.sources(old)
+    if gone := sorted({alias_of(each.spec.name) for each in toolset if isinstance(each, GoneTool)}):
+        warn_user(
+            f"agent {member.name!r} goes on with a conversation that was shown tools of the MCP "
+            f"servers {gone!r}, which it has no more: their calls are answered with an error; "
+            "to be rid of them, begin a new epoch: agentkit.team.begin_epoch",
+            PinnedToolsWarning,
+        )
     own = own_names(member, toolset)
     return replace(member, toolset=toolset, own_tools=own, front=old, sources=sources)
 
@@ -76,7 +87,12 @@ def _answering(member: Member, spec: ToolSpec) -> Tool | None:
     tool = member.toolset.get(spec.name)
     if tool is not None and tool.spec.bytes == spec.bytes:
         return tool
-    return None if member.served is None else member.served.tool(spec)
+    served = None if member.served is None else member.served.tool(spec)
+    if served is not None:
+        return served
+    alias = alias_of(spec.name)
+    is_gone = tool is None and alias and alias not in member.aliases
+    return GoneTool(spec) if is_gone else None
 
 
 def _fixed(front: Context, member: Member) -> list[str]:
@@ -107,8 +123,8 @@ def difference(given: Context, member: Member) -> str:
 def _difference(old: tuple[Segment, ...], new: tuple[Segment, ...]) -> str:
     """Say how two fronts differ, which are equal up to here."""
     first, second = old[0] if old else None, new[0] if new else None
-    if first and second and first.tier is second.tier is Tier.TOOLS:
-        before, after = tool_names(first), tool_names(second)
+    if first and first.tier is Tier.TOOLS:
+        before, after = tool_names(first), tool_names(second) if second else ()
         changes = [f"-{name}" for name in before if name not in after]
         changes += [f"+{name}" for name in after if name not in before]
         what = ", ".join(changes) or "descriptions or schemas"

@@ -6,10 +6,19 @@ import json
 
 import pytest
 
-from agentkit import Agent, ApprovalRequired, Approve, MemoryJournal, PausedRun, subagent
+from agentkit import (
+    Agent,
+    ApprovalRequired,
+    Approve,
+    ContextMismatch,
+    MemoryJournal,
+    PausedRun,
+    subagent,
+)
 from agentkit.blocks import ToolMessage, ToolsMessage
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import ToolPolicy
+from agentkit.warn import PinnedToolsWarning
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -174,3 +183,39 @@ async def test_what_came_later_is_in_the_journal_before_it_is_sent(tool_file):
     second = await agent(Call("s__alpha", {"text": "1"}), "done").run("y", session="s")
     assert json.loads(results(second)[0])["name"] == "alpha"
     assert added(second.context) == [("s__alpha",)]
+
+
+async def test_a_conversation_goes_on_without_a_server_that_the_agent_has_no_more(tool_file):
+    first = ScriptedModel([Call("s__echo", {"text": "1"}), "one"])
+    begun = await Agent(name="a", model=first, tools=[tool_file.server()]).run("x")
+    later = ScriptedModel([Call("s__echo", {"text": "2"}), "two"])
+    without = Agent(name="a", model=later)
+    with pytest.warns(PinnedToolsWarning, match=r"tools of the MCP servers \['s'\]"):
+        result = await without.run("y", context=begun.context)
+    assert results(result)[-1].startswith("There is no tool 's__echo' any more")
+    assert_prefix_stable([*first.calls, *later.calls])
+
+
+async def test_a_run_that_waits_goes_on_without_a_server_that_the_agent_has_no_more(tool_file):
+    policies = {"echo": ToolPolicy(requires_approval=True)}
+    model = ScriptedModel([Call("s__echo", {"text": "1"}), "done"])
+    asking = Agent(name="a", model=model, tools=[tool_file.server(policies=policies)])
+    with pytest.raises(ApprovalRequired) as caught:
+        await asking.run("x")
+    (pending,) = caught.value.paused.pending
+    with pytest.warns(PinnedToolsWarning):
+        result = await Agent(name="a", model=model).resume(
+            caught.value.paused, {pending.id: Approve()}
+        )
+    assert results(result)[-1].startswith("There is no tool 's__echo' any more")
+
+
+async def test_a_tool_of_the_agents_own_is_missed(tool_file):
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    tools = [look, tool_file.server()]
+    begun = await Agent(name="a", model=ScriptedModel(["one"]), tools=tools).run("x")
+    with pytest.raises(ContextMismatch, match="-look"):
+        await Agent(name="a", model=ScriptedModel([])).run("y", context=begun.context)
