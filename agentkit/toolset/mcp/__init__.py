@@ -4,7 +4,7 @@
     async with server.connect() as files:
         toolset = Toolset(files.tools)
 
-server.py      McpServer: how to reach one, a value; server_checks.py
+server.py      McpServer: how to reach one, a value; server_checks.py, server_keywords.py
 connection.py  McpConnection: connected, listed, called, started again; starting.py, connecting.py
 mcp_tool.py    one tool, as a conversation was shown it
 links/         one life of a session, and the transports that carry it

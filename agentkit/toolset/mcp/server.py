@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from agentkit.toolset.mcp import server_checks as checks
 from agentkit.toolset.mcp.lists.names import check_alias
+from agentkit.toolset.mcp.server_keywords import check_keywords
 from agentkit.toolset.mcp.trust.setting import Trust
 from agentkit.toolset.policy import ToolPolicy
 
@@ -131,6 +132,13 @@ class McpServer:
     trust: Trust = field(default_factory=Trust)
     """Which of its tools are shown and called. By default all, with a warning for what is odd about
     their texts; with a lock, `Trust(lock="mcp.lock.json")`, what somebody has approved."""
+
+    if not TYPE_CHECKING:  # type checkers find such mistakes by the fields
+
+        def __new__(cls, *args: object, **given: object) -> McpServer:
+            """Refuse what is no setting, with a word on what was meant."""
+            check_keywords(args, given, cls.__dataclass_fields__)
+            return object.__new__(cls)
 
     def __post_init__(self) -> None:
         check_alias(self.alias)

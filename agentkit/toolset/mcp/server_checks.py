@@ -144,6 +144,11 @@ def _check_url(server: McpServer) -> None:
         port = parts.port
     except (ValueError, TypeError, AttributeError):
         raise ValueError(f"url of MCP server {server.alias!r} is no URL") from None
+    if "://" not in str(server.url):
+        raise ValueError(
+            f"url of MCP server {server.alias!r} must be https://host/path "
+            "(or http: to this machine); this one has no scheme"
+        )
     if parts.scheme not in ("https", "http") or not parts.hostname or port == 0:
         raise ValueError(
             f"url of MCP server {server.alias!r} must be https://host/path "
@@ -159,7 +164,10 @@ def _check_url(server: McpServer) -> None:
             "use https:, or set allow_http=True inside a network that you trust"
         )
     if server.transport not in ("streamable-http", "sse"):
-        raise ValueError(f"transport must be streamable-http or sse, not {server.transport!r}")
+        raise ValueError(
+            "transport must be 'streamable-http', which is the default and what others call http, "
+            f"or 'sse', not {server.transport!r}"
+        )
     _check_senders(server)
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from mcp.server import MCPServer
 
@@ -81,3 +85,27 @@ async def test_a_connection_that_was_never_entered_says_how_to() -> None:
     with pytest.raises(McpConnectError, match="async with server"):
         await connection.prompts()
     assert "async with" in (await connection.call("price", {})).content
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"name": "a", "command": ["x"]}, "no setting 'name'; write alias="),
+        ({"alias": "a", "command": ["x"], "args": ["y"]}, "'args'; write command=."),
+        ({"alias": "a", "command": ["x"], "enf": {}}, "'enf'; write env="),
+        ({"alias": "a", "command": ["x"], "foo": 1}, "'foo'; docs/mcp.md"),
+        ({"alias": "a", "url": "localhost:80/mcp"}, "this one has no scheme"),
+        ({"alias": "a", "url": "https://a/mcp", "transport": "http"}, "what others call http"),
+    ],
+)
+def test_a_setting_by_others_words_says_what_to_write(given: dict[str, Any], hint: str) -> None:
+    with pytest.raises(ValueError, match=hint):
+        McpServer(**given)
+
+
+def test_a_server_is_described_by_keywords_and_can_be_copied() -> None:
+    with pytest.raises(ValueError, match="keywords only"):
+        McpServer(["python", "server.py"])  # type: ignore[misc]
+    server = McpServer(alias="a", command=["x"])
+    assert copy.copy(server) == server
+    assert replace(server, required=False).required is False

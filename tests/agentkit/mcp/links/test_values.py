@@ -36,7 +36,10 @@ URL = "https://tools.example/mcp"
         ({"server": MCPServer("s"), "headers": {"A": "1"}}, "headers belongs to a server with url"),
         ({"server": MCPServer("s"), "max_message_bytes": 9}, "max_message_bytes belongs to a"),
         ({"server": "server.py"}, "server must be a server object of the MCP SDK"),
-        ({"url": URL, "transport": "http"}, "transport must be streamable-http or sse, not 'http'"),
+        (
+            {"url": URL, "transport": "http"},
+            "transport must be 'streamable-http', which is the default",
+        ),
         ({"url": "tools.example/mcp"}, "must be https://host/path"),
         ({"url": "ftp://tools.example/mcp"}, "not 'ftp://tools.example/mcp'"),
         ({"url": "https://:443/mcp"}, "must be https://host/path"),
