@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -348,6 +349,26 @@ def test_a_query_that_takes_too_long_is_stopped(root, folder):
     tools._index._max_seconds = -1.0
     with pytest.raises(Refused, match="takes too long"):
         tools._index.search("w* same", "", 10, 0)
+    tools._index.close()
+
+
+def test_a_query_waits_a_bounded_time_for_a_refresh_and_can_be_asked_again(tools):
+    tools.search("tea")
+    index = tools._index
+    with index._database.turn("writes", 20.0), tools._refreshing:  # as a refresh under way
+        index._max_seconds = 0.05
+        for call in (lambda: tools.search("tea"), tools.list_texts):
+            with pytest.raises(Refused, match="still at work here; try again in a few seconds"):
+                call()
+    index._max_seconds = 20.0
+    assert places(tools.search("tea")) == ["notes/deep/c.md:1-1", "notes/b.md:1-4"]
+
+
+def test_first_calls_at_the_same_time_all_wait_for_one_snapshot(root, folder):
+    tools = made(root, folder)
+    with ThreadPoolExecutor(4) as pool:
+        answers = set(pool.map(lambda _: tools.search("tea"), range(4)))
+    assert len(answers) == 1
     tools._index.close()
 
 

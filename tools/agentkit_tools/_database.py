@@ -12,6 +12,7 @@ from typing import Any, Literal
 from agentkit_tools._errors import Refused
 
 _BUSY_S = 10.0
+_MOMENT_S = 0.5
 _PAGE_BYTES = 4096
 _MIN_PAGES = 64
 
@@ -54,11 +55,17 @@ class Database:
     def turn(self, kind: Literal["reads", "writes"], max_seconds: float) -> Iterator[None]:
         """A transaction: all of it or nothing, over one state that nobody changes meanwhile.
 
+        It takes at most `max_seconds`, and waits at most as long for the turn of another thread.
+
         Raises:
             Refused: it takes too long, the file is full or locked by another process, or broken.
         """
-        with self._lock:
-            self._deadline = time.monotonic() + max_seconds
+        start = time.monotonic()
+        with self._waited_for(max_seconds):
+            # What the wait took is a part of it, but leaves a moment for a quick one.
+            self._deadline = max(
+                start + max_seconds, time.monotonic() + min(max_seconds, _MOMENT_S)
+            )
             try:
                 self.execute("BEGIN IMMEDIATE" if kind == "writes" else "BEGIN")
                 yield
@@ -71,6 +78,15 @@ class Database:
                 self._deadline = float("inf")
                 if self._connection.in_transaction:
                     self.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _waited_for(self, max_seconds: float) -> Iterator[None]:
+        if not self._lock.acquire(timeout=max(0.0, max_seconds)):
+            raise Refused("another call is still at work here; try again in a few seconds")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline

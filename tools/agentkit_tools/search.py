@@ -13,8 +13,10 @@ ROOT may change at any time, with malice.
 - Left out are hidden files and folders (so `.git`, `.env`), those named `__pycache__` or
   `node_modules` or with `--ignore`, binary files, and files of more than 2 MiB. They are counted.
 - Nothing in a query is syntax for the database: words are quoted. A query takes at most 5 seconds,
-  making a snapshot 60; it holds at most 20,000 texts and `--max-mb` MiB of text, and what does not
-  fit is refused as a whole: there is no half of a snapshot. Every answer is bounded in size.
+  making a snapshot 60. Calls wait for the first snapshot to be made; while a later one is made,
+  they wait for 5 seconds and are then told to try again.
+- A snapshot holds at most 20,000 texts and `--max-mb` MiB of text, and what does not fit is refused
+  as a whole: there is no half of a snapshot. Every answer is bounded in size.
 - Contents and file names are data from strangers, and a client must not take them for instructions.
 - A cache file holds the texts in the clear, readable by whoever may read that file. It has to lie
   outside ROOT. Whoever can write to it decides what is found.
@@ -96,7 +98,8 @@ class SearchTools:
     def __init__(self, index: Index, scan: Scan) -> None:
         self._index = index
         self._scan = scan
-        self._first = threading.Lock()
+        self._refreshing = threading.Lock()
+        self._is_begun = False
 
     def search(
         self,
@@ -154,9 +157,10 @@ class SearchTools:
 
     def refresh(self) -> str:
         """Make a new snapshot of the folder. Later answers come from it."""
-        with self._first:
+        with self._refreshing:
             before = self._index.snapshot()
             snapshot, difference = self._index.refresh(self._scan, MAX_REFRESH_SECONDS)
+            self._is_begun = True
         if before and before.digest == snapshot.digest:
             return f"nothing has changed; snapshot {snapshot.digest}, {snapshot.n_files} files"
         return (
@@ -165,10 +169,13 @@ class SearchTools:
         )
 
     def _begin(self) -> None:
-        """Make the first snapshot, if there is none."""
-        with self._first:
+        """Make the first snapshot, if there is none, or wait for another call that makes it."""
+        if self._is_begun:
+            return
+        with self._refreshing:
             if self._index.snapshot() is None:
                 self._index.refresh(self._scan, MAX_REFRESH_SECONDS)
+            self._is_begun = True
 
 
 def main(arguments: list[str] | None = None) -> int:
