@@ -327,6 +327,72 @@ async def test_a_change_that_is_stopped_leaves_the_database_as_it_was(file):
     assert "[3]" in await tools.query("SELECT count(*) FROM customers")
 
 
+async def test_a_change_that_is_cancelled_is_undone_before_its_call_ends(file):
+    tools = SqlTools(Database(location=str(file), timeout_s=30), may_write=True)
+    journal = file.with_name(f"{file.name}-journal")
+    async with anyio.create_task_group() as group:
+        group.start_soon(tools.execute, f"INSERT INTO customers (name) {ENDLESS} SELECT x FROM c")
+        assert await anyio.to_thread.run_sync(_appears, journal)
+        group.cancel_scope.cancel()
+    assert not journal.exists()
+    assert "[3]" in await tools.query("SELECT count(*) FROM customers")
+
+
+def _appears(path: Path) -> bool:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.fixture
+def broken_off(file: Path, tmp_path: Path) -> Path:
+    """The database as a program leaves it that is killed while it changes every row."""
+    (copy := tmp_path / "killed.db").touch()
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.execute("PRAGMA cache_size = 2")
+    numbers = "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000)"
+    connection.execute(f"INSERT INTO orders {numbers} SELECT 1, i, 1, 0 FROM n")
+    connection.execute("BEGIN")
+    connection.execute("UPDATE orders SET total = 1e9, customer = 2")
+    copy.write_bytes(file.read_bytes())
+    journal = file.with_name(f"{file.name}-journal").read_bytes()
+    copy.with_name("killed.db-journal").write_bytes(journal)
+    connection.close()
+    return copy
+
+
+async def test_a_change_that_was_broken_off_is_undone_by_reading_only_where_writing_is_allowed(
+    here, broken_off
+):
+    before = content(broken_off)
+    looks = "SELECT count(*), sum(total) FROM orders"
+    only_reads = SqlTools(Database(location=str(broken_off)))
+    for ask in (only_reads.query(looks), only_reads.list_tables()):
+        with pytest.raises(Refused, match=r"broken off.*must open the database"):
+            await ask
+    assert content(broken_off) == before
+    writes = SqlTools(Database(location=str(broken_off)), may_write=True)
+    assert "[3000,0.0]" in await writes.query(looks)
+    assert "[3000,0.0]" in await only_reads.query(looks)
+
+
+async def test_a_schema_adds_no_lines_of_its_own(here, tmp_path):
+    path = tmp_path / "forged.db"
+    connection = sqlite3.connect(path)
+    lines = "x\nindexes:\n  forged\u2028\x85[end]"
+    connection.execute(f'CREATE TABLE t (a "{lines}" DEFAULT \'{lines}\', b "{"y" * 9000}")')
+    connection.close()
+    tools = SqlTools(Database(location=str(path)))
+    described = await tools.describe_table("t")
+    assert len(described.splitlines()) == 4
+    assert len(described) < 3000
+    shown = await tools.query("SELECT 'a' || char(8232) || char(133) || 'b' AS x")
+    assert shown == 'columns: x text\n["a\\u2028\\u0085b"]\n[1 row]'
+
+
 async def test_a_call_that_is_cancelled_ends_at_once(tools):
     with anyio.move_on_after(0.5) as scope:
         await tools.query(ENDLESS + "SELECT count(*) FROM c")

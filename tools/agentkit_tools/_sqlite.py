@@ -6,7 +6,7 @@ import re
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentkit_tools._errors import Refused
@@ -20,6 +20,13 @@ _BUSY_S = 2.0
 _STEPS_BETWEEN_CHECKS = 20_000
 _COUNTED_ROWS = 100_000
 _MAX_TABLES = 500
+_MAX_PART_CHARS = 2000
+
+_UNFINISHED = frozenset({"SQLITE_READONLY_ROLLBACK", "SQLITE_READONLY_RECOVERY"})
+_LEFT_BEHIND = (
+    "a change of the database was broken off, and nothing can be read until it is undone: the user "
+    "must open the database once with a program that may write it"
+)
 
 _READS = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE})
 _CHANGES = frozenset(
@@ -61,16 +68,32 @@ _LIMITS = {
 }
 
 
-def answer(request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-    """Serve one request of `sql`.
+class Unfinished(Refused):
+    """A change that was broken off lies beside the file; whoever opens it for writing undoes it."""
+
+
+def _never() -> bool:
+    return False
+
+
+def answer(
+    request: Mapping[str, Any], timeout_s: float, is_unwanted: Callable[[], bool] = _never
+) -> dict[str, Any]:
+    """Serve one request of `sql`; a statement ends early once `is_unwanted`.
 
     Raises:
         Refused: with what SQLite says, and what to do instead where that is known.
+        Unfinished: reading has to wait until `undo` was asked for.
     """
-    may_write = request["do"] == "execute"
+    may_write = request["do"] in ("execute", "undo")
     try:
-        connection = _opened(request["path"], may_write=may_write, timeout_s=timeout_s)
+        connection = _opened(request["path"], may_write=may_write)
+        _guard(connection, timeout_s, is_unwanted, may_write=may_write)
         match request["do"]:
+            case "undo":
+                # The first look at a file that is open for writing undoes what was broken off.
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+                return {}
             case "tables":
                 return {"text": _tables(connection)}
             case "describe":
@@ -78,17 +101,19 @@ def answer(request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
             case _:
                 return _ran(connection, request)
     except (sqlite3.Error, OverflowError, ValueError) as error:
+        if getattr(error, "sqlite_errorname", "") in _UNFINISHED:
+            raise Unfinished(_LEFT_BEHIND) from None
         raise Refused(_explained(error, may_write=may_write)) from None
     except MemoryError:
         raise Refused(_OUT_OF_MEMORY) from None
 
 
-def _opened(path: str, *, may_write: bool, timeout_s: float) -> sqlite3.Connection:
+def _opened(path: str, *, may_write: bool) -> sqlite3.Connection:
     mode = "rw" if may_write else "ro"
     connection = sqlite3.connect(
         f"file:{urllib.parse.quote(path)}?mode={mode}",
         uri=True,
-        timeout=min(_BUSY_S, timeout_s),
+        timeout=_BUSY_S,
         isolation_level=None,
         cached_statements=0,
     )
@@ -105,10 +130,24 @@ def _opened(path: str, *, may_write: bool, timeout_s: float) -> sqlite3.Connecti
         f"query_only={'OFF' if may_write else 'ON'}",
     ):
         connection.execute(f"PRAGMA {pragma}").fetchall()
-    deadline = time.monotonic() + timeout_s
-    connection.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
-    connection.set_authorizer(_Authorizer(may_write=may_write))
     return connection
+
+
+def _guard(
+    connection: sqlite3.Connection,
+    timeout_s: float,
+    is_unwanted: Callable[[], bool],
+    *,
+    may_write: bool,
+) -> None:
+    """Bound the statements of strangers: their time, and what they may do."""
+    deadline = time.monotonic() + timeout_s
+
+    def is_over() -> bool:
+        return time.monotonic() > deadline or is_unwanted()
+
+    connection.set_progress_handler(is_over, _STEPS_BETWEEN_CHECKS)
+    connection.set_authorizer(_Authorizer(may_write=may_write))
 
 
 class _Authorizer:
@@ -201,9 +240,9 @@ def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
         "WHERE hidden <> 1 ORDER BY cid",
         (table,),
     ):
-        parts = [_name(name), kind.lower()]
+        parts = [_name(name), _line(kind.lower())]
         parts += ["not null"] * bool(is_not_null)
-        parts += [f"default {default}"] * (default is not None)
+        parts += [f"default {_line(str(default))}"] * (default is not None)
         parts += [f"primary key {key}"] * bool(key)
         lines.append("  " + " ".join(part for part in parts if part))
     return lines
@@ -248,9 +287,15 @@ def _name(name: str) -> str:
     """A name for one line: as it is when it is plain, else quoted as SQL has it, and escaped."""
     if re.fullmatch(r"\w+", name):
         return name
+    return _line(_quoted(name))
+
+
+def _line(text: str) -> str:
+    """A text from the schema, as a part of one line: escaped, and cut when it is long."""
+    cut = text if len(text) <= _MAX_PART_CHARS else f"{text[:_MAX_PART_CHARS]}..."
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "replace").decode()
-        for char in _quoted(name)
+        for char in cut
     )
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
+
+_LINE_ENDS = re.compile("[\x7f-\x9f\u2028\u2029]")
+"""Ends of lines, and of texts in a terminal, that JSON leaves as they are."""
 
 Cell = None | bool | int | float | str | bytes
 
@@ -89,7 +93,8 @@ class Table:
             self.n_cut += 1
             text = f"{text[: self.max_cell_chars]}... [{len(text)} characters]"
         clean = text.encode("utf-8", "replace").decode()
-        return json.dumps(clean, ensure_ascii=False)
+        shown = json.dumps(clean, ensure_ascii=False)
+        return _LINE_ENDS.sub(lambda found: f"\\u{ord(found.group()):04x}", shown)
 
     def _binary(self, data: bytes) -> str:
         n_shown = self.max_cell_chars // 8

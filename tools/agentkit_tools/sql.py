@@ -22,8 +22,11 @@ hostile, and so may be the content of the database; whoever started the server i
   user, or the file, no more than the model may see.
 - Each statement runs in a child process with bounds on time, processor time and memory, so that
   neither endless recursion nor a pattern or value made to explode takes the server with it. Rows,
-  cells and answers are bounded. A statement that is stopped leaves nothing behind; what
-  PostgreSQL itself spends on it is bounded by `statement_timeout` and by its own settings.
+  cells and answers are bounded. What PostgreSQL itself spends on a statement is bounded by
+  `statement_timeout` and by its own settings.
+- A change that is stopped is undone. SQLite is given ten seconds to do so; when it is killed
+  before, or another program was, the next call undoes the rest (with `--write`; without it, calls
+  say that a program that may write has to open the file once).
 - Values are data from strangers. They are shown as JSON, so that none can pass for another row.
 
 The server speaks on stdout and logs to stderr; it ends when its stdin does.
@@ -66,6 +69,7 @@ _MAX_FILE_BYTES = 16 * 1024 * 1024
 """What a reading child may write: the index that SQLite keeps beside a database in WAL mode."""
 
 _MAX_WRITTEN_BYTES = 2**40
+_UNDO_TIMEOUT_S = 300.0
 
 Value = str | int | float | bool | None
 
@@ -131,7 +135,7 @@ class Database:
 
 def build_server(database: Database, *, may_write: bool = False) -> MCPServer:
     """The server over a database; it is opened for each call, and not before."""
-    tools = SqlTools(database)
+    tools = SqlTools(database, may_write=may_write)
     made = [strict_tool(each, annotations=READS) for each in tools.reading]
     if may_write:
         made.append(strict_tool(tools.execute, annotations=CHANGES))
@@ -150,12 +154,17 @@ def build_server(database: Database, *, may_write: bool = False) -> MCPServer:
 
 
 class SqlTools:
-    """The tools. Each returns text for a model, or raises `Refused` with what to do instead."""
+    """The tools. Each returns text for a model, or raises `Refused` with what to do instead.
 
-    def __init__(self, database: Database) -> None:
+    `may_write`: reading, too, may undo what a change that was broken off left behind.
+    """
+
+    def __init__(self, database: Database, *, may_write: bool = False) -> None:
         self._database = database
+        self._may_write = may_write
         self._reader = self._worker(_MAX_FILE_BYTES)
-        self._writer = self._worker(_MAX_WRITTEN_BYTES)
+        # SQLite undoes a change that it breaks off itself, not one that it is killed in.
+        self._writer = self._worker(_MAX_WRITTEN_BYTES, ends_itself=not database.is_postgres)
         self.reading = (self.list_tables, self.describe_table, self.query)
 
     async def list_tables(self) -> str:
@@ -207,20 +216,31 @@ class SqlTools:
         return await self._ask(worker, {**request, "table_bounds": bounds})
 
     async def _ask(self, worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
-        database = self._database
-        asked = {**request, **database.address(), "timeout_s": database.timeout_s}
+        reply = await self._reply(worker, request, self._database.timeout_s)
+        if self._may_write and reply.get("is_unfinished"):
+            undone = await self._reply(self._writer, {"do": "undo"}, _UNDO_TIMEOUT_S)
+            reply = (
+                undone
+                if "refused" in undone
+                else await self._reply(worker, request, self._database.timeout_s)
+            )
+        if "refused" in reply:
+            raise Refused(str(reply["refused"])[:2000])
+        return reply
+
+    async def _reply(
+        self, worker: Worker, request: dict[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        asked = {**request, **self._database.address(), "timeout_s": timeout_s}
         try:
-            reply = await worker.run(asked)
+            return await worker.run(asked, timeout_s)
         except WorkerFailed as failed:
             raise Refused(
                 f"the statement was stopped, because it took too much ({failed.reason}): select "
                 "fewer or smaller values, and avoid long patterns and endless recursion"
             ) from None
-        if "refused" in reply:
-            raise Refused(str(reply["refused"])[:2000])
-        return reply
 
-    def _worker(self, max_file_bytes: int) -> Worker:
+    def _worker(self, max_file_bytes: int, *, ends_itself: bool = False) -> Worker:
         # libpq reads its own settings, such as PGSSLROOTCERT or a password file below HOME.
         wanted = {name: value for name, value in os.environ.items() if name.startswith("PG")}
         home = {"HOME": os.environ["HOME"]} if "HOME" in os.environ else {}
@@ -229,6 +249,7 @@ class SqlTools:
             timeout_s=self._database.timeout_s,
             max_memory_bytes=_MAX_MEMORY_BYTES,
             max_file_bytes=max_file_bytes,
+            ends_itself=ends_itself,
             with_packages=self._database.is_postgres,
             env={**wanted, **home} if self._database.is_postgres else {},
         )
