@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import struct
+import zlib
 
 import pytest
 from hypothesis import given
@@ -36,6 +38,45 @@ def test_an_image_that_was_cut_off_is_none(kind: str) -> None:
     for end in range(len(raw)):
         with pytest.raises(BadAttachment):
             image_of(text(raw[:end]))
+
+
+HEADER = struct.pack(">IIBBBBB", 10, 10, 8, 2, 0, 0, 0)
+
+
+def png_of(header: bytes, data: bytes) -> bytes:
+    chunks = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+    made = (
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made)
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (png_of(HEADER, b"this is no zlib stream"), "pixels are damaged"),
+        (png_of(HEADER, b""), "pixels are damaged"),
+        (png_of(HEADER, zlib.compress(b"\0" * 309)), "pixels are damaged"),
+        (png_of(HEADER, zlib.compress(b"\0" * 310)[:-8]), "pixels are damaged"),
+        (b"\xff\xd8\xff\xc0\x00\x0b\x08\0\x0a\0\x0a\x01\x01\x11\0\xff\xd9", "JPEG without"),
+        (jpeg().replace(b"\x11\xff\xd9", b"\xff\xd9"), "JPEG without"),
+        (b"GIF89a" + struct.pack("<HH", 10, 10) + b"\0\0\0;", "GIF without"),
+        (b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0" + b"\0" * 10, "WebP without"),
+    ],
+)
+def test_an_image_that_nobody_can_decode_is_none(raw: bytes, words: str) -> None:
+    with pytest.raises(BadAttachment, match=words):
+        image_of(text(raw))
+
+
+@pytest.mark.parametrize(("interlaced", "n_bytes"), [(0, 310), (1, 320)])
+def test_a_png_has_the_pixels_that_it_promises(interlaced: int, n_bytes: int) -> None:
+    header = struct.pack(">IIBBBBB", 10, 10, 8, 2, 0, 0, interlaced)
+    # Of 10 x 10 the passes have 2x2, 1x2, 3x1, 2x3, 5x2, 5x5 and 10x5 pixels, in 20 rows.
+    image_of(text(png_of(header, zlib.compress(b"\0" * n_bytes))))
+    with pytest.raises(BadAttachment):
+        image_of(text(png_of(header, zlib.compress(b"\0" * (n_bytes - 1)))))
 
 
 def test_base64_in_lines_is_attached_without_them() -> None:
@@ -77,7 +118,9 @@ def test_what_is_no_image_says_why(data: object, words: str) -> None:
     [
         (b"hello", "no whole PDF"),
         (pdf()[:-8], "no whole PDF"),
-        (pdf() + b"/Encrypt %%EOF", "encrypted"),
+        (b"%PDF-1.7\nnothing\n%%EOF", "without contents"),
+        (pdf().replace(b"startxref", b"start"), "without contents"),
+        (pdf() + b"/Encrypt startxref 0 %%EOF", "encrypted"),
         (pdf(101), "101 pages"),
     ],
 )
