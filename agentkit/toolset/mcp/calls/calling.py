@@ -123,7 +123,12 @@ def _noted(output: ToolOutput, notes: list[str]) -> ToolOutput:
 async def _explain(error: Exception, link: McpLink, server: McpServer, name: str) -> str:
     """What to tell the model about a call that got no result."""
     from mcp import MCPError
-    from mcp_types import CONNECTION_CLOSED, MISSING_REQUIRED_CLIENT_CAPABILITY, REQUEST_TIMEOUT
+    from mcp_types import (
+        CONNECTION_CLOSED,
+        MISSING_REQUIRED_CLIENT_CAPABILITY,
+        PARSE_ERROR,
+        REQUEST_TIMEOUT,
+    )
 
     who = f"MCP server {server.alias!r}"
     if isinstance(error, MCPError) and error.code in NOT_CARRIED_OUT:
@@ -135,7 +140,7 @@ async def _explain(error: Exception, link: McpLink, server: McpServer, name: str
             f"{who} {await link.problem()}. Whether the call had an effect is unknown; "
             "the next call starts the server again."
         )
-    if isinstance(error, MCPError) and error.code == CONNECTION_CLOSED:
+    if isinstance(error, MCPError) and error.code in (CONNECTION_CLOSED, PARSE_ERROR):
         problem = encodable(error.message)
         return f"{who} broke off its answer ({problem}). Whether the call had an effect is unknown."
     if not isinstance(error, MCPError):
