@@ -58,7 +58,7 @@ def problem_with(values: Mapping[str, object], form: str) -> str | None:
         return None
     where = ".".join(map(str, found.absolute_path))
     if not where:
-        return found.message  # of names only: one is missing, or one too many
+        return str(found.message)  # of names only: one is missing, or one too many
     return f"{where}: it is not as the form wants it ({found.validator}: {found.validator_value!r})"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.toolset.mcp.content.resource_tool import is_resource_tool, read_for_model
 from agentkit.toolset.mcp.lists.names import final_names
+from agentkit.toolset.mcp.server import EVERY_TOOL
 from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.tool import ToolContext, ToolOutput, ToolSpec
 
@@ -64,11 +65,15 @@ class McpTool:
     def policy(self) -> ToolPolicy:
         """How its calls are handled."""
         policies = self._connection.server.policies
-        if (policy := policies.get(self.original_name)) is not None:
-            return policy
+        listed = self._connection.offered.get(self._spec.name)
+        if listed is not None and listed.original in policies:
+            return policies[listed.original]
+        default = policies.get(EVERY_TOOL, _NO_POLICY)
+        if listed is not None:
+            return default
         # Of one that is not listed: a call must not run without the approval that is meant for it.
         names = {final: name for name, final in final_names(self.alias, policies).items()}
-        return policies[names[self._spec.name]] if self._spec.name in names else _NO_POLICY
+        return policies[names[self._spec.name]] if self._spec.name in names else default
 
     async def call(
         self, arguments: Mapping[str, object], context: ToolContext[object]

@@ -235,7 +235,7 @@ async def test_a_waiting_question_can_be_declined_or_its_call_answered_by_hand(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (Accept({"size": "much too long"}), "size: .*too long"),
+        (Accept({"size": "much too long"}), r"size: .*\(maxLength: 2\)"),
         (Accept({"size": "M", "number": 10}), "number"),
         (Accept({}), "size"),
         (Accept({"size": "M", "colour": "red"}), "colour"),
@@ -254,14 +254,70 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_run_waits_on(
     assert shop.sold == ["1 hats of size M"]
 
 
-async def test_values_of_an_agent_that_do_not_fit_end_the_run_with_the_reason() -> None:
+UNFIT = pytest.mark.parametrize(
+    "answer",
+    [
+        Accept({"size": "secret"}),
+        {"size": "secret"},
+        Approve('{"size": "secret"}'),
+        Answered("secret"),
+    ],
+)
+
+
+@UNFIT
+async def test_an_answer_of_an_agent_that_does_not_fit_is_left_to_a_person(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop, model = Shop(), ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."])
+    agent = Decided(model=model, tools=[shop.open()])
+    agent.answer = answer
+    paused = await paused_by(agent)
+    await agent.resume(paused, {paused.pending[0].id: Accept({"size": "M"})})
+    assert shop.sold == ["1 hats of size M"]
+    assert "elicit has no answer of use for MCP server 'shop'" in caplog.text
+    assert "secret" not in caplog.text
+
+
+@UNFIT
+async def test_an_answer_of_an_agent_that_does_not_fit_is_none_to_an_older_server(
+    answer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     shop = Shop()
-    agent = Decided(
-        model=ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."]), tools=[shop.open()]
-    )
-    agent.answer = Accept({"size": 5})
-    with pytest.raises(ConfigurationError, match="'shop' do not fit: size"):
+    model = ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."])
+    agent = Decided(model=model, tools=[shop.open("legacy")])
+    agent.answer = answer
+    result = await agent.run("Go.")
+    assert "There is no answer: nobody could be asked" in results(result)[0]
+    assert shop.sold == []
+    assert "secret" not in caplog.text + results(result)[0]
+
+
+async def test_who_waits_is_told_which_answer_fits_what_waits() -> None:
+    shop, model = Shop(), ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."])
+    policies = {"buy": ToolPolicy(requires_approval=True)}
+    agent = Agent(name="buyer", model=model, tools=[shop.open(policies=policies)])
+    with pytest.raises(ApprovalRequired, match=r": Approve\(\) or Deny\(reason\) or Ans") as first:
         await agent.run("Go.")
+    approved = {first.value.paused.pending[0].id: Approve()}
+    with pytest.raises(ApprovalRequired, match=r": Accept\(values\) or Deny\(reason\) or Ans"):
+        await agent.resume(first.value.paused, approved)
+
+
+async def test_a_tool_that_asks_in_the_old_way_is_told_of_once_with_what_helps(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop, model = Shop(), ScriptedModel([[Call("shop__gossip"), Call("shop__gossip")], "Done."])
+    agent = Decided(model=model, tools=[shop.open()])
+    agent.answer = Accept({"colour": "red"})
+    told = results(await agent.run("Go."))
+    assert all("protocol='legacy'" in each for each in told)
+    assert caplog.text.count("protocol='legacy'") == 1
+    agent = Decided(
+        model=ScriptedModel([Call("shop__gossip"), "Done."]), tools=[shop.open("legacy")]
+    )
+    agent.answer = Accept({"colour": "red"})
+    assert results(await agent.run("Go.")) == ["heard accept"]
 
 
 def test_values_are_json_and_stay_out_of_logs() -> None:

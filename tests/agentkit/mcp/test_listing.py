@@ -49,13 +49,20 @@ def test_a_configuration_that_would_mean_something_else_is_refused(server, optio
         server("plain", **{option: value})
 
 
-async def test_chosen_names_that_the_server_does_not_list_are_warned_of(server):
-    toolset, warnings = await listed(server("plain", allow=["echo", "ecco"], deny=["hang", "hung"]))
-    assert toolset.names == ("bad__echo",)
-    assert warnings == (
-        "tool 'ecco' is in `allow`, but the server does not list it",
-        "tool 'hung' is in `deny`, but the server does not list it",
-    )
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (
+            {"allow": ["echo", "ecco"]},
+            r"has no tools \['ecco'\], which are in allow; it has .*'echo'",
+        ),
+        ({"deny": ["hung"]}, r"has no tools \['hung'\], which are in deny; it has .*'echo'"),
+        ({"deny": ["bad__hang"]}, r"Write the server's own name: 'hang', without 'bad__'"),
+    ],
+)
+async def test_a_chosen_name_that_the_server_does_not_list_is_an_error(server, chosen, words):
+    with pytest.raises(McpConnectError, match=words):
+        await listed(server("plain", **chosen))
 
 
 async def test_shuffled_tools_and_keys_have_the_same_bytes_each_time(server):
@@ -100,10 +107,10 @@ async def test_of_tools_listed_twice_one_is_kept_whatever_the_order(server):
 
 
 async def test_allow_and_deny_choose_by_the_servers_own_names(server):
-    allowed = {"echo", "hang", "typo"}
+    allowed = {"echo", "hang"}
     toolset, warnings = await listed(server("plain", allow=allowed, deny={"hang"}))
     assert toolset.names == ("bad__echo",)
-    assert warnings == ("tool 'typo' is in `allow`, but the server does not list it",)
+    assert warnings == ()
 
 
 async def test_a_listing_that_fails_or_hangs_names_the_server(server):

@@ -50,7 +50,7 @@ async def test_a_servers_tool_waits_for_approval_and_the_others_run() -> None:
 
 async def test_a_policy_for_a_tool_that_is_not_there_is_an_error_and_nothing_is_left() -> None:
     connection = bank(pya=ToolPolicy(requires_approval=True)).connect()
-    with pytest.raises(McpConnectError, match=r"has no tools \['pya'\], for which there are pol"):
+    with pytest.raises(McpConnectError, match=r"has no tools \['pya'\], which are in policies"):
         await connection.__aenter__()
     assert connection.pid is None
 
@@ -85,8 +85,40 @@ def test_a_limit_for_a_servers_tool_brings_the_reader() -> None:
 
 async def test_a_time_limit_for_a_tool_that_is_not_there_is_an_error_when_connected(server):
     wrong = server("plain", tool_timeouts_s={"eccho": 5})
-    with pytest.raises(
-        McpConnectError, match=r"has no tools \['eccho'\], for which there are tool"
-    ):
+    with pytest.raises(McpConnectError, match=r"has no tools \['eccho'\], which are in tool"):
         async with wrong.connect():
+            pass
+
+
+async def test_a_policy_for_every_tool_holds_where_there_is_no_other() -> None:
+    model = ScriptedModel([[Call("bank__balance", {}), Call("bank__pay", {"amount": 5})], "done"])
+    every = ToolPolicy(requires_approval=True)
+    server = McpServer(
+        command=[sys.executable, "-c", SERVER],
+        alias="bank",
+        policies={"*": every, "balance": ToolPolicy()},
+    )
+    async with Agent(model=model, tools=[server]) as agent:
+        with pytest.raises(ApprovalRequired) as caught:
+            await agent.run("Pay.")
+    assert [each.call.name for each in caught.value.paused.pending] == ["bank__pay"]
+
+
+async def test_a_policy_for_every_tool_holds_for_one_that_is_added_later(tool_file) -> None:
+    every = ToolPolicy(requires_approval=True)
+    async with tool_file.server(policies={"*": every}).connect() as connection:
+        tool_file.set("announce", "crash", "echo", "later")
+        await connection.call("announce", {})
+        await connection.recheck()
+        by_name = {each.original_name: policy_of(each) for each in connection.tools}
+    assert by_name == dict.fromkeys(["announce", "crash", "echo", "later"], every)
+
+
+async def test_a_policy_for_a_tool_that_is_left_out_says_so() -> None:
+    policies = {"pay": ToolPolicy(requires_approval=True)}
+    server = McpServer(
+        command=[sys.executable, "-c", SERVER], alias="bank", deny={"pay"}, policies=policies
+    )
+    with pytest.raises(McpConnectError, match=r"has \['pay'\] in policies, and these .* not taken"):
+        async with server.connect():
             pass

@@ -41,6 +41,8 @@ _PROGRESS_BURST, _PROGRESS_PER_S = 50, 10.0
 _NOT_AS_PROMISED = (
     "(This result is not of the form that the tool promises; it is shown as it came.)"
 )
+_NO_WAY_TO_ASK = "no back-channel for server-initiated requests"
+"""Words of the MCP SDK. A server that fails otherwise gets no hint, and no harm comes of it."""
 _URL_REQUIRED = -32042
 """Code of 2025-11-25: a person must have visited a URL before the call can be made."""
 
@@ -51,6 +53,8 @@ async def make_call(
     name: str,
     arguments: Mapping[str, object],
     caller: Caller = NOBODY,
+    *,
+    logged: set[str] | None = None,
 ) -> ToolOutput:
     """Call a tool and answer with its result.
 
@@ -60,6 +64,7 @@ async def make_call(
         name: the server's own name of the tool.
         arguments: as the model gave them.
         caller: who makes the call, for progress and for what the server asks meanwhile.
+        logged: what is logged once for a server and was; it grows.
 
     Raises:
         Suspended: the call waits for a person; see `Caller.ask`.
@@ -94,7 +99,25 @@ async def make_call(
                 "%s: result of %r is not what was promised: %s", server.alias, name, broken
             )
             output = replace(output, content=f"{output.content}\n{_NOT_AS_PROMISED}")
+    if output.is_error and link.is_modern and _NO_WAY_TO_ASK in output.content:
+        output = _could_not_ask(server, output, set() if logged is None else logged)
     return _noted(output, asking.notes)
+
+
+def _could_not_ask(server: McpServer, output: ToolOutput, logged: set[str]) -> ToolOutput:
+    """Say what helps a tool that sends a request where the protocol has no way for that."""
+    cure = (
+        f"the tool sends its question as a request (as `ctx.elicit` does), which protocol "
+        f"2026-07-28 does not have; set McpServer(alias={server.alias!r}, protocol='legacy', "
+        "elicits=True), or have the server ask by `Resolve` and `Elicit`"
+    )
+    if not server.elicits and not server.samples:
+        cure = "the tool may not ask here (McpServer.elicits and samples are off)"
+    if cure not in logged:
+        logged.add(cure)
+        _LOGGER.warning("MCP server %r could not ask: %s", server.alias, cure)
+    said = f"{output.content}\n(For who runs this program: {cure}.)"
+    return replace(output, content=said)
 
 
 def _progress_of(caller: Caller) -> ProgressFnT:

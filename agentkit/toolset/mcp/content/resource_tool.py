@@ -35,7 +35,10 @@ def with_resource_tool(server: McpServer, listing: Listing) -> Listing:
         return replace(listing, warnings=(*listing.warnings, warning))
     added = ListedTool(original=_NAME, spec=_spec(server))
     tools = sorted((*listing.tools, added), key=lambda tool: tool.original)
-    return replace(listing, tools=tuple(tools))
+    names = listing.all_names
+    return replace(
+        listing, tools=tuple(tools), all_names=None if names is None else names | {_NAME}
+    )
 
 
 def is_resource_tool(server: McpServer, listed: ListedTool) -> bool:

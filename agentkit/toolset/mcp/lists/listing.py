@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.mcp.lists.paging import MAX_PAGES, all_pages, is_sendable
+from agentkit.toolset.mcp.lists.words import excerpt
 from agentkit.toolset.tool import ToolSpec
 
 _NEVER_MS = 366 * 86_400_000
@@ -38,6 +39,8 @@ class Listing:
     warnings: tuple[str, ...]
     ttl_s: float = 0.0
     """For how long the server says that the list may be used without asking again."""
+    all_names: frozenset[str] | None = None
+    """The server's own names of all that it lists, taken or not; None: it was kept on disk."""
     is_judged: bool = False
     """Whether it was looked through for what a model should not read, see `trust`."""
 
@@ -72,23 +75,31 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
     for raw in raw_tools:
         name = raw.get("name") if isinstance(raw, Mapping) else None
         if not isinstance(raw, Mapping) or not isinstance(name, str) or not name:
-            warnings.append(f"a tool without a name was left out: {str(raw)[:100]!r}")
+            warnings.append(f"a tool without a name was left out: {excerpt(raw)!r}")
             continue
         listed.add(name)
         if not is_sendable(name):
-            warnings.append(f"tool {name!r} was left out: its name cannot be sent in UTF-8")
+            warnings.append(
+                f"tool {excerpt(name)!r} was left out: its name cannot be sent in UTF-8"
+            )
         elif selection.takes(name):
-            problem = _problem(raw, by_header=selection.by_header)
-            by_name.setdefault(name, []).extend(_spec(alias, name, raw, problem, warnings))
+            spec = _spec(alias, raw, by_header=selection.by_header)
+            if isinstance(spec, ToolSpec):
+                by_name.setdefault(name, []).append(spec)
+            else:
+                warnings.append(f"tool {excerpt(name)!r} was left out: {spec}")
     warnings += _never_listed(selection, listed)
-    chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items() if specs}
+    chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items()}
     names = final_names(alias, chosen)
     tools = [
         ListedTool(original=original, spec=_renamed(chosen[original], final))
         for original, final in sorted(names.items())
     ]
     return Listing(
-        tools=tuple(tools), warnings=tuple(sorted(warnings)), ttl_s=_shortest_ttl_s(pages)
+        tools=tuple(tools),
+        warnings=tuple(sorted(warnings)),
+        ttl_s=_shortest_ttl_s(pages),
+        all_names=frozenset(listed),
     )
 
 
@@ -105,26 +116,23 @@ def _ttl_s(ttl_ms: object) -> float:
     return ttl_ms / 1000 if 0 < ttl_ms < _NEVER_MS else 0.0
 
 
-def _spec(
-    alias: str, name: str, raw: Mapping[str, object], problem: str | None, warnings: list[str]
-) -> list[ToolSpec]:
-    """The tool's spec, or nothing and a warning. The name is provisional."""
-    if problem is None:
+def _spec(alias: str, raw: Mapping[str, object], *, by_header: bool) -> ToolSpec | str:
+    """The tool's spec under a provisional name, or why there is none."""
+    try:
+        if (problem := _problem(raw, by_header=by_header)) is not None:
+            return problem
         schema, description = raw.get("inputSchema"), raw.get("description")
         assert isinstance(schema, Mapping)
-        try:
-            return [
-                ToolSpec(
-                    name="provisional",
-                    description=description if isinstance(description, str) else "",
-                    parameters=schema,
-                    source=f"MCP server {alias!r}",
-                )
-            ]
-        except (ToolDefinitionError, RecursionError) as error:
-            problem = str(error.__cause__ or error)
-    warnings.append(f"tool {name!r} was left out: {problem}")
-    return []
+        return ToolSpec(
+            name="provisional",
+            description=description if isinstance(description, str) else "",
+            parameters=schema,
+            source=f"MCP server {alias!r}",
+        )
+    except RecursionError:
+        return "its schema is nested too deeply"
+    except ToolDefinitionError as error:
+        return str(error.__cause__ or error)
 
 
 def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
@@ -132,7 +140,7 @@ def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
     if isinstance(execution, Mapping) and execution.get("taskSupport") == "required":
         return "it can only run as a task, which this client does not do"
     if not isinstance(raw.get("inputSchema"), Mapping):
-        return f"its inputSchema is no object: {str(raw.get('inputSchema'))[:100]!r}"
+        return f"its inputSchema is no object: {excerpt(raw.get('inputSchema'))!r}"
     if by_header:
         from mcp.shared.inbound import find_invalid_x_mcp_header
 
@@ -146,7 +154,7 @@ def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:
     if len(specs) > 1:
         kinds = len({spec.bytes for spec in specs})
         warnings.append(
-            f"tool {name!r} is listed {len(specs)} times in {kinds} forms; one was kept"
+            f"tool {excerpt(name)!r} is listed {len(specs)} times in {kinds} forms; one was kept"
         )
     return min(specs, key=lambda spec: spec.bytes)
 

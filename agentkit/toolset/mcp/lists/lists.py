@@ -13,7 +13,8 @@ from agentkit.toolset.mcp.lists.listing import Listing, Selection, list_tools
 from agentkit.toolset.mcp.lists.listing_cache import ListingCache
 from agentkit.toolset.mcp.lists.offered import OfferedTools
 from agentkit.toolset.mcp.lists.relisting import Relisting
-from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.mcp.lists.words import Notes
+from agentkit.toolset.mcp.server import EVERY_TOOL, McpServer
 from agentkit.toolset.mcp.trust.judging import trusted
 from agentkit.toolset.threads import run_in_thread
 
@@ -35,7 +36,7 @@ class ToolLists:
         self._server = server
         self._cache = cache
         self._relisting = Relisting(server, self._listed)
-        self._notes: list[str] = []
+        self._notes = Notes()
         self._stale_at_s = math.inf
 
     @property
@@ -44,10 +45,9 @@ class ToolLists:
         return (*self.offered.warnings, *self._relisting.notes, *self._notes)
 
     async def take_kept(self, *, at_any_age: bool = False) -> bool:
-        """Take the list that is kept on disk; returns whether there is one.
+        """Take the list that is kept on disk, if there is one that fits the settings.
 
-        Raises:
-            McpConnectError: it does not fit the settings.
+        Returns whether it was taken. What is wrong with the settings the server's own list shows.
         """
         if self.offered.is_known:
             return False
@@ -55,10 +55,14 @@ class ToolLists:
         kept = await run_in_thread(
             lambda: cache.load(server, at_any_age=at_any_age), "load-mcp-tools"
         )
-        if kept is not None:
+        if kept is None:
+            return False
+        try:
             self._take(kept)
-            self._stale_at_s = _now_s() + kept.ttl_s
-        return kept is not None
+        except McpConnectError:
+            return False
+        self._stale_at_s = _now_s() + kept.ttl_s
+        return True
 
     async def take_first(self, link: McpLink) -> None:
         """Take the list of a server that has just been started.
@@ -82,8 +86,7 @@ class ToolLists:
         try:
             taken = self._take(listing)
         except McpConnectError as error:  # its lock was damaged meanwhile
-            if error.problem not in self._notes:
-                self._notes.append(error.problem)
+            self._notes.add(error.problem)
         else:
             await self._keep(taken)
 
@@ -155,11 +158,34 @@ def _now_s() -> float:
 
 
 def _check_settings(server: McpServer, listing: Listing) -> None:
-    known = sorted(listed.original for listed in listing.tools)
-    settings = {"policies": server.policies, "tool_timeouts_s": server.tool_timeouts_s}
-    for what, by_tool in settings.items():
-        if unknown := sorted(by_tool.keys() - set(known)):
+    """Check that what is said of tools by name is said of tools that are there.
+
+    A misspelt name in `deny` or `policies` would let a call run that was meant not to.
+    """
+    taken = {listed.original for listed in listing.tools}
+    known = taken if listing.all_names is None else listing.all_names
+    chosen = {"allow": server.allow or frozenset(), "deny": server.deny or frozenset()}
+    by_tool = {"policies": server.policies, "tool_timeouts_s": server.tool_timeouts_s}
+    for what, names in (*chosen.items(), *by_tool.items()):
+        if what in chosen and listing.all_names is None:
+            continue  # it was checked before it was kept
+        if unknown := sorted(set(names) - known - {EVERY_TOOL}):
             raise McpConnectError(
                 server.alias,
-                f"has no tools {unknown!r}, for which there are {what}; it has {known!r}",
+                f"has no tools {unknown!r}, which are in {what}; it has {sorted(known)!r}"
+                f"{_own_name(server.alias, unknown[0])}",
             )
+        if what in by_tool and (idle := sorted(set(names) - taken - {EVERY_TOOL})):
+            raise McpConnectError(
+                server.alias,
+                f"has {idle!r} in {what}, and these tools are not taken; look at allow, deny and "
+                "the warnings, or remove them there",
+            )
+
+
+def _own_name(alias: str, name: str) -> str:
+    """What to write in place of the name that models are shown."""
+    lead = f"{alias}__"
+    if not name.startswith(lead):
+        return ""
+    return f". Write the server's own name: {name.removeprefix(lead)!r}, without {lead!r}"
