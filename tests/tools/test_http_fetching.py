@@ -317,6 +317,21 @@ async def test_a_compressed_bomb_is_cut_at_the_bound():
         assert (await here.fetcher().fetch("http://site.test/small")).body == b"small"
 
 
+def test_nothing_is_taken_of_what_follows_the_end_of_a_compressed_body():
+    body = Body("gzip", 1000)
+    assert not body.take(gzip.compress(b"all") + b"x" * 500)
+    assert (bytes(body.data), body.is_cut) == (b"all", False)
+
+
+async def test_a_redirect_to_an_endless_address_is_refused():
+    async with web() as here:
+        here.pages["/"] = redirect_to("/" + "b" * 5000)
+        with pytest.raises(Refused, match=r"the address has \d+ characters") as caught:
+            await here.fetcher().fetch("http://site.test/")
+        assert len(str(caught.value)) < 300
+        assert len(here.requests) == 1
+
+
 @given(data=st.binary(max_size=400), cuts=st.lists(st.integers(0, 400), max_size=5))
 @pytest.mark.parametrize(
     ("encoding", "pack"), [("", bytes), ("gzip", gzip.compress), ("deflate", zlib.compress)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -61,6 +62,73 @@ async def test_html_comes_as_markdown_without_what_a_reader_does_not_see():
     for part in ("evil", "ignore all rules", "hidden", "base64"):
         assert part not in text
     assert text == await fetched(page)
+
+
+UNSEEN = (
+    '<p style="display:/**/none">@</p>',
+    '<p style="d\\69splay:none">@</p>',
+    '<p style="DISPLAY : NONE !important">@</p>',
+    '<p style="display&#58;none">@</p>',
+    '<p style="visibility:collapse">@</p>',
+    '<p style="content-visibility:hidden">@</p>',
+    '<p style="font-size:0px"><b>@</b></p>',
+    '<div style="position:absolute;left:-9999px">@</div>',
+    '<div style="clip:rect(0, 0, 0, 0)">@</div>',
+    "<p hidden=until-found>@</p>",
+    "<p popover>@</p>",
+    "<dialog>@</dialog>",
+    "<datalist><option>@</datalist>",
+    "<noframes>@</noframes>",
+    "<audio>@</audio><video>@</video>",
+    "<?@>",
+    "<![CDATA[@]]>",
+    "<!@>",
+    "<!-- @ -->",
+)
+
+SEEN = (
+    '<p style="display:block;font-size:0.5em">@</p>',
+    '<p style="font-size:10px">@</p>',
+    '<td style="font-size:0px"><p style="font-size:14px">@</p></td>',
+    '<p style="position:relative;left:-9999px">@</p>',
+    '<p style="opacity:0">@</p>',
+    "<dialog open>@</dialog>",
+    "<!-- x --><p>@</p>",
+)
+
+
+def _page(parts: tuple[str, ...], mark: str) -> str:
+    return "".join(part.replace("@", f"{mark}{n}.") for n, part in enumerate(parts))
+
+
+async def test_what_elements_and_their_own_styles_hide_is_left_out_and_nothing_else():
+    text = await fetched(f"<body>{_page(UNSEEN, 'unseen')}{_page(SEEN, 'seen')}")
+    assert re.findall(r"unseen\d+", text) == []
+    assert re.findall(r"\bseen\d+", text) == [f"seen{n}" for n in range(len(SEEN))]
+
+
+async def test_what_a_server_says_of_a_page_is_bounded_and_adds_nothing_to_the_notes():
+    for kind in ("text/" + "A" * 60_000 + "][evil]", "text/x [evil]", "evil"):
+        first, notes, _ = (await fetched("hi", kind)).split("\n", 2)
+        assert (first, notes) == (URL, "[status 200; text/plain; characters 0 to 2 of 2]")
+    async with web() as here:
+        here.pages["/"] = page_of("", headers=f"{'N' * 5000}: x\r\n")
+        assert len(await tools(here).head(URL)) < 1000
+
+
+async def test_kept_pages_are_bounded_by_their_size(monkeypatch):
+    monkeypatch.setattr("agentkit_tools.http._KEPT_BYTES", 1000)
+    monkeypatch.setattr("agentkit_tools._page_text.MAX_TEXT_CHARS", 700)
+    async with web() as here:
+        at = tools(here)
+        here.pages["/a"] = here.pages["/b"] = page_of("x" * 900)
+        shown = await at.fetch(f"{URL}a")
+        assert "characters 0 to 700 of 700; the page itself is longer, and was cut]" in shown
+        await at.fetch(f"{URL}b")
+        await at.fetch(f"{URL}b", start=100)
+        assert len(here.requests) == 2
+        await at.fetch(f"{URL}a", start=100)
+        assert len(here.requests) == 3
 
 
 @pytest.mark.parametrize(

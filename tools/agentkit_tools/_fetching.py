@@ -23,6 +23,7 @@ from agentkit_tools._web_rules import Rules, Target, addresses_of
 
 MAX_TIMEOUT_S = 600
 _MAX_REDIRECTS = 5
+_MAX_URL_CHARS = 4000
 _MAX_TRIED_ADDRESSES = 3
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = (
@@ -103,14 +104,14 @@ class Fetcher:
             raise Refused(f"no complete answer within {self.timeout_s:g} seconds") from None
 
     async def _followed(self, url: str, method: str) -> Page:
-        target = self.rules.target(url)
+        target = _short(self.rules.target(url))
         for _ in range(_MAX_REDIRECTS + 1):
             page = await self._fetched(target, method)
             location = page.header("location")
             if page.status not in _REDIRECTS or not location:
                 return page
             try:
-                target = self.rules.target(target.url.join(location))
+                target = _short(self.rules.target(target.url.join(location)))
             except (httpx2.InvalidURL, ValueError):
                 raise Refused(f"{target.url} redirects to an address that is not valid") from None
             except Refused as refused:
@@ -188,7 +189,7 @@ class Body:
                 raise Refused(f"the page is compressed as {other[:40]!r}, which was not asked for")
 
     def take(self, part: bytes) -> bool:
-        """Add what came. False: the bound is reached.
+        """Add what came. False: the bound is reached, or the compressed body has ended.
 
         Raises:
             Refused: it cannot be decompressed.
@@ -203,7 +204,9 @@ class Body:
                 raise Refused("the page is compressed, and damaged") from None
         self.data += part[:room]
         self.is_cut = len(part) > room or self._n_received > self._max_bytes
-        return not self.is_cut
+        # What follows the end would be gathered, and copied with each part that comes.
+        has_ended = self._inflater is not None and self._inflater.eof
+        return not (self.is_cut or has_ended)
 
 
 class _Pinned(httpcore2.AsyncNetworkBackend):
@@ -230,6 +233,13 @@ class _Pinned(httpcore2.AsyncNetworkBackend):
 
     async def sleep(self, seconds: float) -> None:
         await self._backend.sleep(seconds)
+
+
+def _short(target: Target) -> Target:
+    n_chars = len(str(target.url))
+    if n_chars > _MAX_URL_CHARS:
+        raise Refused(f"the address has {n_chars} characters; at most {_MAX_URL_CHARS} are taken")
+    return target
 
 
 def _said(error: Exception) -> str:

@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import urljoin
 
 from agentkit_tools import _limits
+from agentkit_tools._unseen import drop_unseen
 
-_DROPPED = ("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head")
-_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
@@ -24,7 +23,7 @@ def _answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
     soup = BeautifulSoup(request["html"], "html.parser")
     title = _title(soup)
-    _drop(soup)
+    drop_unseen(soup)
     _make_absolute(soup, request["url"])
     try:
         form, text = "Markdown", _markdown(soup)
@@ -46,18 +45,6 @@ def _title(soup: Any) -> str:
     found = soup.title.get_text() if soup.title else ""
     title = " ".join(found.split())[:300]
     return f"Title: {title}\n\n" if title else ""
-
-
-def _drop(soup: Any) -> None:
-    """Take out what a reader of the page would not see: comments go in the conversion itself."""
-    for element in soup.find_all(_DROPPED):
-        element.decompose()
-    for element in soup.find_all(_is_hidden):
-        element.decompose()
-
-
-def _is_hidden(element: Any) -> bool:
-    return element.has_attr("hidden") or bool(_HIDDEN.search(str(element.get("style", ""))))
 
 
 def _make_absolute(soup: Any, url: str) -> None:

@@ -16,8 +16,10 @@ _TEXT = re.compile(
     r"text/.+|application/(.+\+)?(json|xml|yaml|toml)|application/(x-)?(ndjson|javascript|yaml|sh)"
     r"|image/svg\+xml"
 )
+_KIND = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
+MAX_TEXT_CHARS = 6_000_000
 _SNIFFED_BYTES = 4096
 _ENCODINGS = re.compile(
     r"utf-?8|utf-?16([bl]e)?|utf-?32([bl]e)?|(us-?)?ascii|latin-?1|iso-?8859-?\d{1,2}"
@@ -48,10 +50,17 @@ def converter() -> Worker:
 
 @dataclass(frozen=True)
 class Text:
-    """The text of a page, and what kind of text it is."""
+    """The text of a page.
+
+    Attributes:
+        kind: what kind of text it is.
+        text: not longer than `MAX_TEXT_CHARS`.
+        is_cut: the text was longer, or the page was.
+    """
 
     kind: str
     text: str
+    is_cut: bool
 
 
 async def text_of(page: Page, markdown: Worker | None) -> Text:
@@ -62,10 +71,10 @@ async def text_of(page: Page, markdown: Worker | None) -> Text:
     """
     kind = _kind(page)
     if not (_TEXT.fullmatch(kind) or kind in _HTML):
-        raise Refused(f"{page.url} is {kind[:100]!r}, {len(page.body)} bytes, which is not text")
+        raise Refused(f"{page.url} is {kind!r}, {len(page.body)} bytes, which is not text")
     text = _decoded(page, kind)
     if kind not in _HTML or markdown is None:
-        return Text(kind, text)
+        return _cut(page, kind, text)
     try:
         reply = await markdown.run({"html": text, "url": page.url})
     except WorkerFailed as failed:
@@ -73,13 +82,18 @@ async def text_of(page: Page, markdown: Worker | None) -> Text:
             f"{page.url} takes too much to convert to Markdown ({failed.reason}); "
             "fetch it with raw=true"
         ) from None
-    return Text(f"{kind}, as {reply['form']}", str(reply["text"]))
+    return _cut(page, f"{kind}, as {reply['form']}", str(reply["text"]))
+
+
+def _cut(page: Page, kind: str, text: str) -> Text:
+    # Markdown has whole addresses, and can be many times longer than its page.
+    return Text(kind, text[:MAX_TEXT_CHARS], page.is_cut or len(text) > MAX_TEXT_CHARS)
 
 
 def _kind(page: Page) -> str:
-    """The media type; where the server names none, what it looks like."""
+    """The media type; where the server names none that is valid, what it looks like."""
     named = page.header("content-type").split(";")[0].strip().lower()
-    if named:
+    if _KIND.fullmatch(named):
         return named
     start = page.body[:_SNIFFED_BYTES].lstrip().lower()
     if is_binary(page.body):

@@ -20,8 +20,11 @@ not.
   child process with bounds on time and memory. XML is not parsed at all.
 - NOT protected: what stands in an address reaches the server there (and a part of it the name
   servers), so a caller can send data out. Name the hosts with `--allow` where that matters. Pages
-  are data from strangers: hidden elements are left out, but a client must not take any of it for
-  instructions. `robots.txt` is not asked: pages are fetched one at a time, for a user.
+  are data from strangers, and a client must not take any of it for instructions. Elements that
+  their own kind, attributes or `style` hide are left out, as are comments; what style sheets,
+  scripts, colours, transparency or overlaps hide is not known here, nor where a browser reads
+  broken HTML differently; descriptions of images and links are kept.
+- `robots.txt` is not asked: pages are fetched one at a time, for a user.
 
 The server speaks on stdout and logs to stderr; it ends when its stdin does.
 """
@@ -30,6 +33,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Annotated
 
 from mcp.server import MCPServer
@@ -37,7 +41,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from agentkit_tools._errors import Refused
-from agentkit_tools._fetching import Fetcher, Page
+from agentkit_tools._fetching import Fetcher
 from agentkit_tools._page_text import Text, converter, text_of
 from agentkit_tools._serve import log, make_parser, make_server, serve, strict_tool
 from agentkit_tools._web_rules import Allowed, Rules
@@ -45,6 +49,9 @@ from agentkit_tools._worker import Worker
 
 _MAX_CHARS = 35_000
 _KEPT_PAGES = 8
+_KEPT_BYTES = 32 * 1024 * 1024
+"""Of all texts that are kept for later parts; the last one is kept whatever it takes."""
+
 _MAX_SHOWN_HEADERS = 50
 _MAX_HEADER_CHARS = 300
 _HIDDEN_HEADERS = frozenset({"set-cookie", "set-cookie2"})
@@ -74,7 +81,7 @@ class HttpTools:
     def __init__(self, fetcher: Fetcher, markdown: Worker | None = None) -> None:
         self._fetcher = fetcher
         self._markdown = markdown or converter()
-        self._kept: OrderedDict[tuple[str, bool], tuple[Page, Text]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool], _Kept] = OrderedDict()
 
     async def fetch(
         self,
@@ -88,7 +95,8 @@ class HttpTools:
         raw: Annotated[bool, Field(description="HTML as it is, not as Markdown")] = False,
     ) -> str:
         """Fetch a page: HTML as Markdown, other text as it is."""
-        page, text = await self._page(url, start, raw)
+        page = await self._page(url, start, raw)
+        text = page.text
         n_chars = len(text.text)
         if start and start >= n_chars:
             raise Refused(f"the page has {n_chars} characters; start must be less")
@@ -96,7 +104,7 @@ class HttpTools:
         notes = [f"status {page.status}", text.kind, f"characters {start} to {end} of {n_chars}"]
         if end < n_chars:
             notes.append(f"go on with start={end}")
-        if page.is_cut:
+        if text.is_cut:
             notes.append("the page itself is longer, and was cut")
         return f"{page.url}\n[{'; '.join(notes)}]\n{_clean(text.text[start:end])}"
 
@@ -104,23 +112,38 @@ class HttpTools:
         """Ask for the status and headers of a page only."""
         page = await self._fetcher.fetch(url, "HEAD")
         shown = [
-            f"{name}: {_one_line(value)[:_MAX_HEADER_CHARS]}"
+            _one_line(f"{name}: {value}")[:_MAX_HEADER_CHARS]
             for name, value in page.headers
             if name not in _HIDDEN_HEADERS
         ]
         return "\n".join([page.url, f"[status {page.status}]", *shown[:_MAX_SHOWN_HEADERS]])
 
-    async def _page(self, url: str, start: int, raw: bool) -> tuple[Page, Text]:
+    async def _page(self, url: str, start: int, raw: bool) -> _Kept:
         """The page; later parts come from the copy that the first part was cut from."""
         key = (url.strip(), raw)
         if start and key in self._kept:
             return self._kept[key]
         page = await self._fetcher.fetch(url)
-        self._kept[key] = (page, await text_of(page, None if raw else self._markdown))
+        text = await text_of(page, None if raw else self._markdown)
+        made = self._kept[key] = _Kept(page.url, page.status, text)
         self._kept.move_to_end(key)
-        while len(self._kept) > _KEPT_PAGES:
+        while len(self._kept) > _KEPT_PAGES or (
+            len(self._kept) > 1 and self._n_kept_bytes() > _KEPT_BYTES
+        ):
             self._kept.popitem(last=False)
-        return self._kept[key]
+        return made
+
+    def _n_kept_bytes(self) -> int:
+        return sum(sys.getsizeof(page.text.text) for page in self._kept.values())
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What later parts of a page need of it."""
+
+    url: str
+    status: int
+    text: Text
 
 
 def _clean(text: str) -> str:
