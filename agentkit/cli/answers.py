@@ -108,7 +108,10 @@ def _question_text(pending: PendingCall, question: Question) -> str:
     who = f"{'/'.join(pending.path)}: server {question.server} asks (call of {pending.call.name})"
     if question.url is not None:
         return f"{who}: {question.text}\n  visit {question.url}"
-    fields = "".join(f"\n  {name}: {schema}" for name, schema in question.fields.items())
+    fields = "".join(
+        f"\n  {name}{' (required)' * (name in question.required)}: {schema}"
+        for name, schema in question.fields.items()
+    )
     return f"{who}: {question.text}{fields}"
 
 

@@ -38,6 +38,13 @@ class Question:
         form = {} if self.form is None else json.loads(self.form)
         return cast("Mapping[str, Mapping[str, Any]]", form.get("properties", {}))
 
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the fields that an answer must have."""
+        form = {} if self.form is None else json.loads(self.form)
+        names = form.get("required")
+        return frozenset(map(str, names)) if isinstance(names, list) else frozenset()
+
     def problem_with(self, values: Mapping[str, object]) -> str | None:
         """Return why values are no answer to it; None: they are one."""
         if self.form is None:
