@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from agentkit.toolset.mcp.calls.results import cut
 from agentkit.toolset.mcp.content.resource_tool import is_resource_tool, read_for_model
 from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.mcp.server import EVERY_TOOL
@@ -89,7 +90,8 @@ class McpTool:
         output = await connection.call(listed.original, arguments, context.caller)
         now = connection.offered.get(name)
         if output.is_error and now is not None and now.spec.bytes != self._spec.bytes:
-            return replace(output, content=f"{output.content}\n\n{_changed(now.spec)}")
+            content = f"{output.content}\n\n{_changed(now.spec)}"
+            return replace(output, content=cut(content, connection.server.max_result_chars))
         return output
 
     def __repr__(self) -> str:

@@ -101,7 +101,9 @@ async def make_call(
             output = replace(output, content=f"{output.content}\n{_NOT_AS_PROMISED}")
     if output.is_error and link.is_modern and _NO_WAY_TO_ASK in output.content:
         output = _could_not_ask(server, output, set() if logged is None else logged)
-    return _noted(output, asking.notes)
+    output = _noted(output, asking.notes)
+    # At last: what was added counts, too.
+    return replace(output, content=cut(output.content, server.max_result_chars))
 
 
 def _could_not_ask(server: McpServer, output: ToolOutput, logged: set[str]) -> ToolOutput:
