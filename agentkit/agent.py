@@ -30,7 +30,7 @@ from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.output import OutputType
 from agentkit.result import RunResult
 from agentkit.resuming import abandoned
-from agentkit.saved import Answer, Answers, Deny, Memory, PausedRun
+from agentkit.saved import Answered, Answers, Approve, Deny, Memory, PausedRun
 from agentkit.spelling import check_settings
 from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
@@ -397,7 +397,9 @@ class Agent(Generic[Deps, Output]):
         """Return text that is true only now, such as the time. It is shown last, and not kept."""
         return None
 
-    async def approve(self, call: ToolCall, context: ToolContext[Any]) -> Answer | None:
+    async def approve(
+        self, call: ToolCall, context: ToolContext[Any]
+    ) -> Approve | Deny | Answered | None:
         """Answer a call whose tool requires approval; None: the run pauses until a person does."""
         return None
 

@@ -22,7 +22,6 @@ from agentkit import (
 )
 from agentkit.blocks import ToolCall, ToolMessage
 from agentkit.errors import AgentkitError
-from agentkit.saved import Answer
 from agentkit.testing import Call, ScriptedModel, Step
 from tests.agentkit.test_deadlines import run_virtually
 
@@ -98,7 +97,7 @@ def test_a_call_that_is_allowed_behind_its_cancellation_is_not_run(where: str) -
     class Asking(Agent[Any, Any]):
         """Asks a person, who takes long."""
 
-        async def approve(self, call: ToolCall, context: ToolContext[Any]) -> Answer | None:
+        async def approve(self, call: ToolCall, context: ToolContext[Any]) -> Approve | None:
             await slept(3 if where == "approve" else 0)
             return Approve()
 
