@@ -61,7 +61,9 @@ def resume(
     where: options.Where,
     approve: Annotated[
         list[str] | None,
-        typer.Option(help="Id of a call that may run, or all; can be repeated.", metavar="ID"),
+        typer.Option(
+            help="Id of a call that may run, or all but questions; can be repeated.", metavar="ID"
+        ),
     ] = None,
     deny: Annotated[
         list[str] | None,

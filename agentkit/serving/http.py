@@ -34,8 +34,14 @@ def http_app(
         hosts: names by which others reach the server, e.g. `agents.example.org` or `[fd00::1]`.
 
     Raises:
-        ConfigurationError: the token is too short to be one, or hosts are given and no token.
+        ConfigurationError: the token is too short to be one, hosts are given and no token, or what
+            is to be reached is no server.
     """
+    if not callable(getattr(server, "streamable_http_app", None)) or isinstance(server, type):
+        raise ConfigurationError(
+            f"http_app takes a server, not a {type(server).__name__}; for an agent: "
+            "http_app(serve_mcp(agent))"
+        )
     from mcp.server.transport_security import TransportSecuritySettings
 
     others = tuple(hosts)

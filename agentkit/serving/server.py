@@ -67,6 +67,7 @@ def serve_mcp(
     for option, value in (("max_runs", max_runs), ("max_sessions", max_sessions)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ConfigurationError(f"{option} must be an int of at least 1, got {value!r}")
+    check_agent(agent)
     plan_team(agent)
     tools = served(
         agent, tool=tool, description=description, read_only=read_only, decides=decide_tool
@@ -105,6 +106,23 @@ def serve_mcp(
     security = RequestStateSecurity.ephemeral()
     server.middleware.append(RequestStateBoundary(security, default_audience=server.name))
     return server
+
+
+def check_agent(agent: object) -> None:
+    """Check that what is to be served is an agent.
+
+    Raises:
+        ConfigurationError: it is its class, or something else.
+    """
+    from agentkit.agent import Agent
+
+    if isinstance(agent, type) and issubclass(agent, Agent):
+        raise ConfigurationError(
+            f"serve_mcp takes an agent, not the class {agent.__name__}; make one: "
+            f"{agent.__name__}(...)"
+        )
+    if not isinstance(agent, Agent):
+        raise ConfigurationError(f"serve_mcp takes an agent, not a {type(agent).__name__}")
 
 
 def _version() -> str:

@@ -191,8 +191,8 @@ def _check_object(server: McpServer) -> None:
         )
     if not _has(server.server, "streamable_http_app"):
         raise ValueError(
-            "server must be a server object of the MCP SDK (mcp.server.MCPServer or Server), "
-            f"not a {type(server.server).__name__}"
+            "server must be a server object of the MCP SDK (mcp.server.MCPServer or Server; an "
+            f"agent becomes one by serve_mcp), not a {type(server.server).__name__}"
         )
     default = type(server).__dataclass_fields__["max_message_bytes"].default
     if server.max_message_bytes != default:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentkit import McpServer
-from agentkit.toolset import ToolContext
+from agentkit.toolset import McpConnectError, ToolContext
 
 
 def old_server() -> ASGIApp:
@@ -120,3 +121,13 @@ async def test_a_tool_whose_arguments_cannot_go_into_headers_is_left_out_over_ht
         async with McpServer(alias="h", url=url).connect() as connection:
             assert [each.original_name for each in connection.tools] == ["good"]
             assert any("'bad' was left out: its x-mcp-header" in e for e in connection.warnings)
+
+
+async def test_a_program_that_prints_and_hangs_is_quoted() -> None:
+    program = "import sys, time; print('hello', flush=True); time.sleep(60)"
+    server = McpServer(
+        alias="a", command=[sys.executable, "-S", "-c", program], connect_timeout_s=1
+    )
+    with pytest.raises(McpConnectError, match=r"did not come up .* the first is 'hello'"):
+        async with server.connect():
+            pass

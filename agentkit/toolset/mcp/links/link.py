@@ -212,6 +212,9 @@ class McpLink:
         """The error for a server that did not come up in time."""
         words = self.transport.last_words
         said = f"; its stderr says: {words[-1000:]}" if words else ""
+        if (junk := self.transport.first_junk) is not None:
+            n_lines = self.transport.n_junk_lines
+            said += f"; {n_lines} lines on its stdout are no messages, the first is {junk!r}"
         limit_s = self._server.connect_timeout_s
         return McpConnectError(self._server.alias, f"did not come up within {limit_s:g} s{said}")
 
