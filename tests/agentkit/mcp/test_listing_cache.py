@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agentkit import Agent, McpServer
 from agentkit.events import ToolsChanged
@@ -13,6 +17,7 @@ from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset.mcp.connection import McpConnection
 from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
 from agentkit.toolset.mcp.lists.listing_cache import ListingCache
+from agentkit.toolset.policy import ToolPolicy
 from agentkit.toolset.tool import ToolSpec
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -37,6 +42,14 @@ def listing(*names: str, ttl_s: float = 60.0) -> Listing:
         for name in names
     )
     return Listing(tools=tools, warnings=("half \ud800",), ttl_s=ttl_s)
+
+
+def changed(data: bytes, **members: object) -> bytes:
+    return json.dumps(json.loads(data) | members).encode()
+
+
+def tool(name: str) -> str:
+    return ToolSpec(name=name, description="", parameters={"type": "object"}).bytes.decode()
 
 
 @pytest.fixture
@@ -97,6 +110,32 @@ def test_nobody_gets_the_list_of_another_server_or_user(cache, other):
     assert cache.load(McpServer(**given)) is None
 
 
+@pytest.mark.parametrize(
+    "name", ["HOME", "PATH", "USER", "LOGNAME", "SHELL", "TERM", "PYTHONHASHSEED"]
+)
+def test_every_variable_that_is_given_tells_servers_apart(cache, name):
+    """A list that was made in the home of one user was another's."""
+    cache.keep(McpServer(alias="s", command=["server"], env={name: "/alice"}), listing("a"))
+    other = McpServer(alias="s", command=["server"], env={name: "/bob"})
+    assert cache.load(other, at_any_age=True) is None
+
+
+@pytest.mark.parametrize("name", ["HOME", "PATH", "USER", "LOGNAME"])
+def test_what_a_server_inherits_tells_servers_apart_too(cache, monkeypatch, name):
+    cache.keep(SERVER, listing("a"))
+    monkeypatch.setenv(name, "/other")
+    assert cache.load(SERVER, at_any_age=True) is None
+
+
+def test_another_terminal_is_the_same_server_unless_its_name_is_asked_for(cache, monkeypatch):
+    asking = McpServer(alias="s", command=["server"], inherit_env=["TERM"])
+    for server in (SERVER, asking):
+        cache.keep(server, listing("a"))
+    monkeypatch.setenv("TERM", "another")
+    assert cache.load(SERVER) is not None
+    assert cache.load(asking) is None
+
+
 def test_no_secret_is_on_disk(cache, tmp_path):
     cache.keep(SERVER, listing("a"))
     (path,) = (tmp_path / "lists").iterdir()
@@ -117,6 +156,24 @@ def test_no_secret_is_on_disk(cache, tmp_path):
         lambda data: data.replace(b"s__a", b"s..a"),
         lambda data: data.replace(b'"stored_at": 1000.0', b'"stored_at": "now"'),
         lambda data: b"[" * 100_000,
+        lambda data: changed(data, stored_at=10**400),
+        lambda data: changed(data, stored_at=float("nan")),
+        lambda data: changed(data, ttl_s=10**400),
+        lambda data: changed(data, ttl_s=-1),
+        lambda data: changed(data, tools=None),
+        lambda data: changed(data, tools=[["a", None]]),
+        lambda data: changed(data, tools=[["a", 5]]),
+        lambda data: changed(data, tools=[["a", tool("s__a"), "more"]]),
+        lambda data: changed(data, tools=[["", tool("s__")]]),
+        lambda data: changed(data, tools=[["a", tool("other__a")]]),
+        lambda data: changed(data, tools=[["a", tool("s__b")]]),
+        lambda data: changed(data, tools=[["a", tool("s__a")], ["a", tool("s__a")]]),
+        lambda data: changed(data, tools=[["a", tool("s__a")], ["b", tool("s__a")]]),
+        lambda data: changed(data, tools=[["a", f" {tool('s__a')}"]]),
+        lambda data: changed(data, tools=[["a", tool("s__a").replace('"object"', "5")]]),
+        lambda data: changed(data, tools=[["a\ud800", tool("s__a")]]),
+        lambda data: changed(data, warnings=[1]),
+        lambda data: changed(data, is_judged=1),
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(cache, tmp_path, damage):
@@ -126,6 +183,72 @@ def test_a_damaged_file_is_as_good_as_none(cache, tmp_path, damage):
     assert cache.load(SERVER, at_any_age=True) is None
     cache.keep(SERVER, listing("a"))
     assert cache.load(SERVER) is not None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "a"]), inner, max_size=2)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(
+    member=st.sampled_from(["format", "stored_at", "ttl_s", "tools", "warnings", "is_judged"]),
+    value=JSON,
+    parameters=JSON,
+    is_tool=st.booleans(),
+)
+def test_whatever_lies_there_loading_never_fails(
+    tmp_path_factory, member, value, parameters, is_tool
+):
+    folder = tmp_path_factory.mktemp("lists")
+    cache = ListingCache(folder, lambda: 1_000.0)
+    cache.keep(SERVER, listing("a"))
+    (path,) = folder.iterdir()
+    text = json.dumps({"description": "", "name": "s__a", "parameters": parameters})
+    change = {"tools": [["a", text]]} if is_tool else {member: value}
+    path.write_bytes(changed(path.read_bytes(), **change))
+    found = cache.load(SERVER, at_any_age=True)
+    assert found is None or {tool.spec.name for tool in found.tools} <= {"s__a"}
+
+
+def test_two_that_write_at_once_leave_one_list_or_the_other(tmp_path):
+    lists = [listing("a", "b"), listing(*(f"t{n}" for n in range(40)))]
+    whole = [kept.tools for kept in lists]
+    reader, start = ListingCache(tmp_path), threading.Barrier(3)
+    reader.keep(SERVER, lists[0])
+
+    def write(kept: Listing) -> None:
+        cache = ListingCache(tmp_path)
+        start.wait()
+        for _ in range(40):
+            cache.keep(SERVER, kept)
+
+    with ThreadPoolExecutor(2) as pool:
+        writers = [pool.submit(write, kept) for kept in lists]
+        start.wait()
+        found = []
+        while not all(writer.done() for writer in writers):
+            found.append(reader.load(SERVER, at_any_age=True))
+        for writer in writers:
+            writer.result()
+    assert all(each is not None and each.tools in whole for each in found)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+async def test_a_list_on_disk_that_does_not_fit_the_settings_is_asked_for_again(tool_file):
+    """A policy for a tool that is new was an error as long as the old list was kept."""
+    tool_file.write(ttl_ms=60_000)
+    async with tool_file.server().connect():
+        pass
+    tool_file.set("echo", "new")
+    server = tool_file.server(policies={"new": ToolPolicy(requires_approval=True)})
+    async with McpConnection(server) as connection:
+        assert [tool.original_name for tool in connection.tools] == ["echo", "new"]
 
 
 def test_the_folder_has_a_bounded_number_of_files(cache, tmp_path, monkeypatch):

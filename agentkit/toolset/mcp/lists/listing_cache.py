@@ -1,8 +1,9 @@
 """Tool lists on disk, for as long as their servers say: a run can begin before a server is started.
 
 One file for each server, in the user's cache folder. Its name is a digest of how the server is
-reached and of the credentials, so that nobody gets a list that was made for another. A file that is
-damaged, too old, or of another version's format is as good as none.
+reached, of the credentials and of the environment of its process, so that nobody gets a list that
+was made for another. A file that is damaged, too old, or of another version's format is as good as
+none.
 """
 
 from __future__ import annotations
@@ -15,20 +16,24 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from agentkit.toolset.canonical import canonical_json
-from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.mcp.lists.listing import ListedTool, Listing
+from agentkit.toolset.mcp.lists.names import final_names
+from agentkit.toolset.mcp.lists.paging import is_sendable
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.tool import ToolSpec
 
 _FORMAT = 1
 _MOST_FILES = 256
 _MOST_BYTES = 16 * 1024 * 1024
-_AMBIENT = frozenset(("HOME", "LOGNAME", "PATH", "PYTHONHASHSEED", "SHELL", "TERM", "USER"))
-"""Of a server's environment: what says nothing of what it lists, nor for whom."""
+_OF_TERMINAL = frozenset(("SHELL", "TERM"))
+"""Of what a server inherits: what says nothing of what it lists, nor for whom."""
+_LAST_S = 1e12
+"""Later than any clock, and longer than any list holds."""
 
 
 class ListingCache:
@@ -56,11 +61,12 @@ class ListingCache:
             return None
         try:
             data = self._path(key).read_bytes()
-            value: Any = json.loads(data) if len(data) <= _MOST_BYTES else None
-            listing = _listing(value, server.alias)
-        except (OSError, ValueError, KeyError, TypeError, ToolDefinitionError, RecursionError):
+            if len(data) > _MOST_BYTES:
+                return None
+            stored_at, listing = _read(data, server.alias)
+        except (OSError, ValueError, RecursionError):
             return None
-        age_s = self._now() - value["stored_at"]
+        age_s = self._now() - stored_at
         ttl_s = listing.ttl_s if server.listing_ttl_s is None else server.listing_ttl_s
         if 0 <= age_s < ttl_s:
             return replace(listing, ttl_s=ttl_s - age_s)
@@ -114,6 +120,7 @@ def _key(server: McpServer) -> str | None:
     if server.server is not None or server.auth is not None or server.http_client is not None:
         return None  # what these stand for is known to them alone
     environment = server.process_env if server.command else {}
+    inherited = _OF_TERMINAL - server.env.keys() - set(server.inherit_env)
     identity = {
         "format": _FORMAT,
         "alias": server.alias,
@@ -122,7 +129,7 @@ def _key(server: McpServer) -> str | None:
         "url": server.url,
         "transport": server.transport,
         "headers": dict(server.headers),
-        "environment": {n: environment[n] for n in environment if n not in _AMBIENT},
+        "environment": {n: environment[n] for n in environment if n not in inherited},
         "protocol": server.protocol,
         "capabilities": [server.elicits, server.samples],
         "allow": None if server.allow is None else sorted(server.allow),
@@ -136,21 +143,57 @@ def _key(server: McpServer) -> str | None:
         return None
 
 
-def _listing(value: Any, alias: str) -> Listing:
-    """Rebuild a list; raises whatever shows that it is none."""
-    if value["format"] != _FORMAT or not isinstance(value["stored_at"], int | float):
+@lru_cache(maxsize=32)
+def _read(data: bytes, alias: str) -> tuple[float, Listing]:
+    """Rebuild a list, and when it was kept; nothing is believed that `keep` would not have written.
+
+    Checking takes a tenth of a millisecond for each tool, so the same bytes are checked once.
+
+    Raises:
+        ValueError: it is no list.
+    """
+    match json.loads(data):
+        case {
+            "format": int(form),
+            "stored_at": int() | float() as stored_at,
+            "ttl_s": int() | float() as ttl_s,
+            "tools": list(entries),
+            "warnings": list(warnings),
+            "is_judged": bool(is_judged),
+        }:
+            pass
+        case _:
+            raise ValueError("not the members of a list")
+    if form != _FORMAT or not all(isinstance(warning, str) for warning in warnings):
         raise ValueError("another format")
-    source = f"MCP server {alias!r}"
-    tools = [
-        ListedTool(original=str(original), spec=ToolSpec.pinned(text.encode(), source))
-        for original, text in value["tools"]
-    ]
-    return Listing(
-        tools=tuple(tools),
-        warnings=tuple(map(str, value["warnings"])),
-        ttl_s=float(value["ttl_s"]),
-        is_judged=value["is_judged"] is True,
+    if not (0 <= stored_at <= _LAST_S and 0 <= ttl_s <= _LAST_S):
+        raise ValueError("no times")
+    tools = tuple(_tool(entry, alias) for entry in entries)
+    names = {tool.original: tool.spec.name for tool in tools}
+    if len(names) != len(tools) or final_names(alias, names) != names:
+        raise ValueError("not the names of this server's tools")
+    listing = Listing(
+        tools=tools, warnings=tuple(warnings), ttl_s=float(ttl_s), is_judged=is_judged
     )
+    return float(stored_at), listing
+
+
+def _tool(entry: Any, alias: str) -> ListedTool:
+    match entry:
+        case [str(original), str(text)] if original and is_sendable(original):
+            data = text.encode()
+        case _:
+            raise ValueError("not a tool")
+    given = ToolSpec.pinned(data)
+    spec = ToolSpec(
+        name=given.name,
+        description=given.description,
+        parameters=given.parameters,
+        source=f"MCP server {alias!r}",
+    )
+    if spec.bytes != data:
+        raise ValueError("not in canonical form")
+    return ListedTool(original=original, spec=spec)
 
 
 def _drop_oldest(folder: Path) -> None:
