@@ -16,7 +16,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +142,11 @@ def _key(server: McpServer) -> str | None:
         return None
 
 
-@lru_cache(maxsize=32)
 def _read(data: bytes, alias: str) -> tuple[float, Listing]:
-    """Rebuild a list, and when it was kept; nothing is believed that `keep` would not have written.
+    """Rebuild a list, and when it was kept; checks its form, its times and its names.
 
-    Checking takes a tenth of a millisecond for each tool, so the same bytes are checked once.
+    That a tool's own bytes are canonical is not: it would take a tenth of a millisecond for each,
+    at the start of every program.
 
     Raises:
         ValueError: it is no list.
@@ -184,16 +183,7 @@ def _tool(entry: Any, alias: str) -> ListedTool:
             data = text.encode()
         case _:
             raise ValueError("not a tool")
-    given = ToolSpec.pinned(data)
-    spec = ToolSpec(
-        name=given.name,
-        description=given.description,
-        parameters=given.parameters,
-        source=f"MCP server {alias!r}",
-    )
-    if spec.bytes != data:
-        raise ValueError("not in canonical form")
-    return ListedTool(original=original, spec=spec)
+    return ListedTool(original=original, spec=ToolSpec.pinned(data, f"MCP server {alias!r}"))
 
 
 def _drop_oldest(folder: Path) -> None:
