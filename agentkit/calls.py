@@ -31,6 +31,7 @@ from agentkit.toolset import (
 )
 from agentkit.toolset.caller import Accept, Declined
 from agentkit.toolset.execute import Proceed, is_cancelled, parse_arguments
+from agentkit.toolset.outlast import outlast
 
 _LOGGER = logging.getLogger("agentkit")
 
@@ -79,12 +80,7 @@ class CallBatch:
         if self._task is None:
             return
         self._task.cancel()
-        cancelled: asyncio.CancelledError | None = None
-        while not self._task.done():
-            try:
-                await asyncio.wait([self._task])
-            except asyncio.CancelledError as error:
-                cancelled = error
+        cancelled = await outlast(self._task)
         if not self._task.cancelled():
             self._task.exception()  # seen by `events`, or of no interest any more
         if cancelled is not None:

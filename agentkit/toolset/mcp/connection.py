@@ -25,6 +25,7 @@ from agentkit.toolset.mcp.lists.words import Notes
 from agentkit.toolset.mcp.mcp_tool import McpTool
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.starting import LinkStarter
+from agentkit.toolset.outlast import outlast
 from agentkit.toolset.tool import ToolOutput
 
 __all__ = ["McpConnection", "McpServer", "McpTool"]
@@ -93,18 +94,15 @@ class McpConnection(ReadsContent):
         """End the server. Returns when its processes are gone, also if cancelled meanwhile; calling
         it again does nothing. A start that is under way is waited for: `connect_timeout_s`."""
         self._is_closed = True
-        closing = asyncio.ensure_future(self._close())
-        cancelled = False
-        while not closing.done():
-            try:
-                await asyncio.wait([closing])
-            except asyncio.CancelledError:
-                cancelled = True
-                if self._link is not None:
-                    self._link.transport.hurry.set()
+        closing = asyncio.create_task(self._close())
+        cancelled = await outlast(closing, on_cancel=self._hurry)
         closing.result()
-        if cancelled:
-            raise asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled
+
+    def _hurry(self) -> None:
+        if self._link is not None:
+            self._link.transport.hurry.set()
 
     async def _close(self) -> None:
         if self._retry is not None:

@@ -21,6 +21,7 @@ from agentkit.toolset.mcp.links.patience import Patience
 from agentkit.toolset.mcp.links.stamp import CLIENT, Stamp
 from agentkit.toolset.mcp.links.transport import Transport, open_transport
 from agentkit.toolset.mcp.server import McpServer, Protocol
+from agentkit.toolset.outlast import outlast
 
 if TYPE_CHECKING:
     from mcp import ClientSession
@@ -188,21 +189,13 @@ class McpLink:
             _LOGGER.error("%s: its connection cannot be ended", self._server.alias)
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()
-        if cancelled:
-            raise asyncio.CancelledError
+        if cancelled is not None:
+            raise cancelled
 
-    async def _owner_ends(self) -> bool:
-        """Wait for the end of the owner, for a time, and return whether the wait was cancelled. It
-        goes on then, since the process must not outlive us."""
-        loop = asyncio.get_running_loop()
-        deadline, cancelled = loop.time() + _LEAVE_S, False
-        while not self._owner.done() and (left_s := deadline - loop.time()) > 0:
-            try:
-                await asyncio.wait([self._owner], timeout=left_s)
-            except asyncio.CancelledError:
-                cancelled = True
-                self.transport.hurry.set()
-        return cancelled
+    async def _owner_ends(self) -> asyncio.CancelledError | None:
+        """Wait for the end of the owner, for a time; also if cancelled, since the process must not
+        outlive us. Returns the cancellation."""
+        return await outlast(self._owner, timeout_s=_LEAVE_S, on_cancel=self.transport.hurry.set)
 
     async def problem(self) -> str:
         """Why the link is dead, said of the server, with its last words."""
