@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import TypeAlias
 
 from agentkit.blocks import ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.tokens import data_tokens
@@ -33,6 +34,9 @@ from agentkit.toolset.mcp.lists.changes import ToolChanges, compare, describe
 
 _LOGGER = logging.getLogger("agentkit.mcp")
 
+_Price: TypeAlias = tuple[int, Decimal | None]
+"""Tokens, and USD if the price is known."""
+
 _MOST_LATER = 128
 """Tools that one conversation takes behind what was sent. A server could add some in each turn."""
 
@@ -53,13 +57,15 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
     shown = _shown(run)
     added: list[ToolSpec] = []
     events: list[ToolsChanged | ServerFailed] = []
+    price: _Price | None = None
     for connection in news:
         if connection.error is not None:
             events.append(_failed(connection, connection.error, turn))
         if connection.offered.is_known and (changes := _changes(run, connection, shown)):
             specs = _to_show(run, connection, changes, len(added))
             added += specs
-            events.append(_changed(run, connection, changes, turn, is_shown=bool(specs)))
+            price = price or _price(run)
+            events.append(_changed(run, connection, changes, price, turn, is_shown=bool(specs)))
     if added:
         run.say(ToolsMessage(tuple(spec.bytes.decode() for spec in _sorted(added))))
     for event in events:
@@ -150,9 +156,15 @@ def _to_show(
 
 
 def _changed(
-    run: RunState, connection: McpConnection, changes: ToolChanges, turn: int, *, is_shown: bool
+    run: RunState,
+    connection: McpConnection,
+    changes: ToolChanges,
+    price: _Price,
+    turn: int,
+    *,
+    is_shown: bool,
 ) -> ToolsChanged:
-    tokens, usd = _price(run)
+    tokens, usd = price
     shown = {tool.spec.name: tool.spec for tool in run.toolset}
     return ToolsChanged(
         turn=turn,
@@ -171,7 +183,7 @@ def _failed(connection: McpConnection, error: McpConnectError, turn: int) -> Ser
     return ServerFailed(turn=turn, server=connection.server.alias, problem=error.problem)
 
 
-def _price(run: RunState) -> tuple[int, Decimal | None]:
+def _price(run: RunState) -> _Price:
     """Return what a new epoch with the tools of now would write, and what that costs more."""
     toolset = _newest(run)
     if toolset is None:
