@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import functools
 import importlib.metadata
+import importlib.util
 import inspect
 import os
 import signal
@@ -43,6 +44,11 @@ ADDS = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
 )
 """The tool adds something and overwrites nothing; a second call adds it again."""
+
+REPEATABLE = ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+"""The tool changes something and destroys nothing; a second call changes nothing more."""
 
 CHANGES = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
@@ -144,6 +150,11 @@ def add_http_option(parser: argparse.ArgumentParser) -> None:
         help=f"serve streamable HTTP at http://{_LOOPBACK}:PORT/mcp instead of stdin and stdout; "
         "0 takes a free port and names it on stderr; every user of this machine can call it",
     )
+
+
+def has_package(name: str) -> bool:
+    """Whether a package of an extra is installed. Does not load it."""
+    return importlib.util.find_spec(name) is not None
 
 
 def serve(

@@ -35,7 +35,6 @@ import sys
 from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from agentkit_tools._editing import FileChanges, FilePath
@@ -49,6 +48,7 @@ from agentkit_tools._root import Root
 from agentkit_tools._serve import (
     CHANGES,
     READS,
+    REPEATABLE,
     THREADS_END_WITHIN_S,
     log,
     make_parser,
@@ -67,10 +67,6 @@ _MAX_SUGGESTIONS = 20
 _MAX_COMPARED = 3_000_000
 """Comparing two names takes up to the product of their lengths: at most this in all."""
 
-
-_MAKES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
 
 _Folder = Annotated[
     str,
@@ -93,7 +89,7 @@ def build_server(root: Root, *, read_only: bool = False) -> MCPServer:
         verb = "Reads and writes"
         changing = FileChanges(root)
         tools += [
-            strict_tool(changing.make_folder, annotations=_MAKES, explain=reading.explain),
+            strict_tool(changing.make_folder, annotations=REPEATABLE, explain=reading.explain),
             strict_tool(changing.write_file, annotations=CHANGES, explain=reading.explain_write),
         ]
         tools += [

@@ -43,7 +43,14 @@ from pydantic import Field
 from agentkit_tools._errors import Refused
 from agentkit_tools._fetching import Fetcher
 from agentkit_tools._page_text import Text, converter, text_of
-from agentkit_tools._serve import log, make_parser, make_server, serve, strict_tool
+from agentkit_tools._serve import (
+    has_package,
+    log,
+    make_parser,
+    make_server,
+    serve,
+    strict_tool,
+)
 from agentkit_tools._web_rules import Allowed, Rules
 from agentkit_tools._worker import Worker
 
@@ -185,16 +192,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         log(f"cannot serve: {error}")
         return 2
-    if not _has_markdownify():
+    if not has_package("markdownify"):
         log("cannot serve: HTML needs markdownify: pip install 'agentkit-radix[tools]'")
         return 2
     return serve(build_server(fetcher), "pages of the web", options.http)
-
-
-def _has_markdownify() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("markdownify") is not None
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ import unicodedata
 from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from agentkit_tools._errors import Refused
@@ -39,6 +38,7 @@ from agentkit_tools._note_store import Note, NoteStore
 from agentkit_tools._query import MAX_QUERY_CHARS, match_expression
 from agentkit_tools._serve import (
     READS,
+    REPEATABLE,
     THREADS_END_WITHIN_S,
     log,
     make_parser,
@@ -58,10 +58,6 @@ _MAX_ID = 1_000_000_000
 _SHOWN_CHARS = 160
 
 # A second call with the same note adds nothing.
-_ADDS_ONCE = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
-
 _Text = Annotated[str, Field(min_length=1, max_length=MAX_NOTE_CHARS)]
 _Id = Annotated[int, Field(ge=1, le=_MAX_ID)]
 _Tags = Annotated[
@@ -89,7 +85,7 @@ def build_server(store: NoteStore) -> MCPServer:
                 )
             ),
             *(
-                strict_tool(method, annotations=_ADDS_ONCE)
+                strict_tool(method, annotations=REPEATABLE)
                 for method in (tools.add_note, tools.replace_note)
             ),
         ],

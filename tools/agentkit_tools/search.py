@@ -35,7 +35,6 @@ from pathlib import Path
 from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from agentkit_tools._errors import Refused
@@ -46,6 +45,7 @@ from agentkit_tools._root import Root
 from agentkit_tools._scan import IGNORED_NAMES, Scan
 from agentkit_tools._serve import (
     READS,
+    REPEATABLE,
     THREADS_END_WITHIN_S,
     log,
     make_parser,
@@ -62,10 +62,6 @@ MAX_REFRESH_SECONDS = 60.0
 _MAX_RESULTS = 50
 _MAX_SKIPPED = 10_000
 _MAX_MB = 4096
-
-_REFRESHES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
 
 _Within = Annotated[
     str,
@@ -87,7 +83,7 @@ def build_server(index: Index, scan: Scan) -> MCPServer:
                 strict_tool(method, annotations=READS)
                 for method in (tools.search, tools.list_texts, tools.read_text)
             ),
-            strict_tool(tools.refresh, annotations=_REFRESHES),
+            strict_tool(tools.refresh, annotations=REPEATABLE),
         ],
     )
 

@@ -47,6 +47,7 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._serve import (
     CHANGES,
     READS,
+    has_package,
     log,
     make_parser,
     make_server,
@@ -310,7 +311,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         log(f"cannot serve: {error}")
         return 2
-    if database.is_postgres and not _has_psycopg():
+    if database.is_postgres and not has_package("psycopg"):
         log("cannot serve: PostgreSQL needs psycopg: pip install 'agentkit-radix[store]'")
         return 2
     server = build_server(database, may_write=options.write)
@@ -324,12 +325,6 @@ def _location(given: str) -> str:
     if not os.environ.get(name):
         raise ValueError(f"the environment has no variable {name!r}")
     return os.environ[name]
-
-
-def _has_psycopg() -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec("psycopg") is not None
 
 
 if __name__ == "__main__":
