@@ -10,7 +10,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Image as McpImage
 
 from agentkit import Agent, McpServer, PausedRun, ToolOutput, attaching, subagent, tool
-from agentkit.blocks import File, Image, ToolMessage, ToolResult, UserMessage
+from agentkit.blocks import File, Image, UserMessage
 from agentkit.fake import Ask, Reply
 from agentkit.fake import Call as FakeCall
 from agentkit.models.fallback import FallbackModel
@@ -19,6 +19,7 @@ from agentkit.result import RunRecord
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from tests.agentkit.hosted_world import PROVIDERS, HostedWorld
 from tests.agentkit.pictures import pdf, png
+from tests.agentkit.tool_results import tool_results
 
 IMAGE = Image.of_bytes(png(10, 10), "image/png")
 SIZED = Image(media_type="image/png", data=IMAGE.data, width=10, height=10)
@@ -37,19 +38,10 @@ class Blind(ScriptedModel):
         return False
 
 
-def results(record: RunRecord) -> list[ToolResult]:
-    return [
-        result
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
-
-
 async def test_an_image_becomes_part_of_the_conversation_and_of_its_saved_form() -> None:
     model = ScriptedModel([Call("draw"), "Seen."])
     result = await Agent(model=model, tools=[draw]).run("Go.")
-    (told,) = results(result)
+    (told,) = tool_results(result)
     assert told.content == "[image: image/png, attached]"
     assert told.attachments == (
         Image(media_type="image/png", data=IMAGE.data, width=10, height=10),
@@ -61,7 +53,7 @@ async def test_an_image_becomes_part_of_the_conversation_and_of_its_saved_form()
 
 async def test_a_model_that_reads_text_only_gets_a_note() -> None:
     model = Blind([Call("draw"), "Pity."])
-    (told,) = results(await Agent(model=model, tools=[draw]).run("Go."))
+    (told,) = tool_results(await Agent(model=model, tools=[draw]).run("Go."))
     assert told.attachments == ()
     assert told.content.endswith("[image: image/png, not shown: the model cannot be shown it]")
 
@@ -73,13 +65,13 @@ async def test_whoever_may_go_on_with_the_conversation_must_be_able_to_see(how: 
     others: Any = [subagent(blind, context="fork")] if how == "subagents" else [blind]
     model = ScriptedModel([Call("draw"), "Pity."])
     agent = Agent(name="one", instructions="You draw.", model=model, tools=[draw], **{how: others})
-    (told,) = results(await agent.run("Go."))
+    (told,) = tool_results(await agent.run("Go."))
     assert told.attachments == ()
     assert "cannot be shown" in told.content
 
     model = ScriptedModel([Call("draw"), "Seen."])
     boss = Agent(name="boss", model=model, tools=[draw], subagents=[blind])
-    assert len(results(await boss.run("Go."))[0].attachments) == 1
+    assert len(tool_results(await boss.run("Go."))[0].attachments) == 1
 
 
 def test_all_that_may_answer_must_be_able_to_see() -> None:
@@ -121,7 +113,7 @@ async def test_an_image_that_lies_about_itself_is_left_out_of_the_conversation()
         return ToolOutput(content="See:", attachments=(wrong, IMAGE))
 
     model = ScriptedModel([Call("lie"), "Hm."])
-    (told,) = results(await Agent(model=model, tools=[lie]).run("Go."))
+    (told,) = tool_results(await Agent(model=model, tools=[lie]).run("Go."))
     assert told.attachments == (SIZED,)
     assert (
         told.content
@@ -135,14 +127,14 @@ async def test_a_conversation_takes_only_so_many_and_so_much(
     monkeypatch.setattr(attaching, "MOST", 3)
     calls = [Call("draw") for _ in range(5)]
     model = ScriptedModel([calls[:2], calls[:3], "Done."])
-    told = results(await Agent(model=model, tools=[draw]).run("Go."))
+    told = tool_results(await Agent(model=model, tools=[draw]).run("Go."))
     assert [len(each.attachments) for each in told] == [1, 1, 1, 0, 0]
     assert "has 3 attachments already" in told[3].content
 
     monkeypatch.setattr(attaching, "MOST_CHARS", len(IMAGE.data or "") * 2)
     model = ScriptedModel([calls[:1], "Done."])
     prompt = UserMessage.of("Go.", IMAGE, IMAGE)
-    (one,) = results(await Agent(model=model, tools=[draw]).run(prompt))
+    (one,) = tool_results(await Agent(model=model, tools=[draw]).run(prompt))
     assert "too large already" in one.content
 
 
@@ -152,7 +144,7 @@ async def test_beside_a_large_image_there_is_room_for_fewer(
     monkeypatch.setattr(attaching, "MOST_WITH_LARGE", 2)
     calls: list[Any] = [Call("draw"), Call("draw", {"side": 2001}), Call("draw")]
     model = ScriptedModel([*calls, "Done."])
-    told = results(await Agent(model=model, tools=[draw]).run("Go."))
+    told = tool_results(await Agent(model=model, tools=[draw]).run("Go."))
     assert [len(each.attachments) for each in told] == [1, 1, 0]
 
 
@@ -171,7 +163,7 @@ async def test_an_open_turn_with_an_image_comes_back_from_json() -> None:
     paused = PausedRun.from_json(caught.value.paused.to_json())
     assert paused == caught.value.paused
     result = await agent.resume(paused, {paused.pending[0].id: Approve()})
-    assert [len(each.attachments) for each in results(result)] == [1, 0]
+    assert [len(each.attachments) for each in tool_results(result)] == [1, 0]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

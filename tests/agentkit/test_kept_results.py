@@ -14,15 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentkit import Agent, ConfigurationError, McpServer, tool
-from agentkit.blocks import ToolMessage, ToolResult
 from agentkit.errors import ApprovalRequired
 from agentkit.hooks import Hooks
 from agentkit.journal import MemoryJournal
 from agentkit.kept import READ_RESULT, _with, handle_of, head_and_tail, without_oldest
-from agentkit.result import RunRecord
 from agentkit.saved import Approve, Memory, PausedRun
 from agentkit.testing import Call, ScriptedModel
 from agentkit.toolset.policy import LEAST_RESULT_CHARS
+from tests.agentkit.tool_results import tool_results
 
 LOG = "".join(f"{n:05d} the line with the number {n} of the log\n" for n in range(20_000))
 HANDLE = handle_of(LOG)
@@ -50,11 +49,6 @@ def read(**arguments: object) -> Call:
     return Call(READ_RESULT, {"handle": HANDLE, **arguments})
 
 
-def results(record: RunRecord) -> list[ToolResult]:
-    found = [each for each in record.messages if isinstance(each, ToolMessage)]
-    return [result for message in found for result in message.results]
-
-
 def reader(*script: Any, tools: Sequence[Any] = (read_log,), **options: Any) -> Agent:
     return Agent(
         model=ScriptedModel([*script, "done"]),
@@ -66,7 +60,7 @@ def reader(*script: Any, tools: Sequence[Any] = (read_log,), **options: Any) -> 
 
 
 def test_a_long_result_is_head_and_tail_with_a_handle_and_is_never_longer_than_the_limit() -> None:
-    (result,) = results(reader([Call("read_log", {})]).run_sync("x"))
+    (result,) = tool_results(reader([Call("read_log", {})]).run_sync("x"))
     assert len(result.content) <= 4_000
     assert result.content.startswith("00000 the line")
     assert result.content.endswith("number 19999 of the log\n")
@@ -80,7 +74,7 @@ def test_pages_and_searches_bring_back_the_rest_byte_by_byte() -> None:
         [Call("read_log", {})],
         [read(offset=5_000), read(offset=5_000, limit=100), read(find="NUMBER 777 ", offset=100)],
     )
-    _, page, small, places = results(agent.run_sync("x"))
+    _, page, small, places = tool_results(agent.run_sync("x"))
     header, text = page.content.split("\n", 1)
     assert len(page.content) <= 4_000
     assert text == LOG[5_000 : 5_000 + len(text)]
@@ -95,7 +89,7 @@ def test_pages_and_searches_bring_back_the_rest_byte_by_byte() -> None:
 
 def test_many_places_are_cut_and_say_where_to_go_on() -> None:
     agent = reader([Call("read_log", {})], [read(find="the line")], [read(find="no such text")])
-    _, many, none = results(agent.run_sync("x"))
+    _, many, none = tool_results(agent.run_sync("x"))
     *places, more = many.content.splitlines()
     assert len(places) == 20
     assert more == f"[there are more; go on with offset={LOG.index('00020') + 6}]"
@@ -104,7 +98,9 @@ def test_many_places_are_cut_and_say_where_to_go_on() -> None:
 
 def test_the_last_page_says_that_it_is_the_end() -> None:
     agent = reader([Call("read_log", {})], [read(offset=len(LOG) - 10)])
-    assert results(agent.run_sync("x"))[1].content.split("\n")[0].endswith("; this is the end]")
+    assert (
+        tool_results(agent.run_sync("x"))[1].content.split("\n")[0].endswith("; this is the end]")
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,7 +117,7 @@ def test_wrong_questions_are_answered_with_what_to_ask(
     arguments: dict[str, object], words: str
 ) -> None:
     agent = reader([Call("read_log", {})], [Call(READ_RESULT, arguments)])
-    answer = results(agent.run_sync("x"))[1]
+    answer = tool_results(agent.run_sync("x"))[1]
     assert answer.is_error
     assert words in answer.content
 
@@ -134,7 +130,7 @@ def test_a_short_result_stays_as_it_is_and_nothing_is_kept() -> None:
 
     agent = reader([Call("exact", {})], tools=[exact])
     result = agent.run_sync("x")
-    assert results(result)[0].content == "x" * 4_000
+    assert tool_results(result)[0].content == "x" * 4_000
     memory = agent.memory_of(result.context)
     assert memory is not None
     assert memory.kept == {}
@@ -143,7 +139,7 @@ def test_a_short_result_stays_as_it_is_and_nothing_is_kept() -> None:
 def test_without_a_setting_there_is_no_tool_and_a_huge_result_is_cut_with_advice() -> None:
     model = ScriptedModel([[Call("read_log", {})], "done"])
     agent = Agent(model=model, instructions="You read.", tools=[read_log])
-    (result,) = results(agent.run_sync("x"))
+    (result,) = tool_results(agent.run_sync("x"))
     assert model.calls[0].request.toolset.names == ("read_log",)
     assert len(result.content) <= 50_000
     assert "They are not kept: if you need them, call the tool again so that it gives" in (
@@ -153,9 +149,9 @@ def test_without_a_setting_there_is_no_tool_and_a_huge_result_is_cut_with_advice
 
 def test_one_tools_own_limit_counts_before_the_agents_and_brings_the_reader() -> None:
     agent = reader([Call("short", {}), Call("read_log", {})], tools=[short, read_log])
-    assert [len(each.content) // 1_000 for each in results(agent.run_sync("x"))] == [0, 3]
+    assert [len(each.content) // 1_000 for each in tool_results(agent.run_sync("x"))] == [0, 3]
     agent = reader([Call("short", {})], [read(offset=70)], tools=[short], max_result_chars=None)
-    cut, page = results(agent.run_sync("x"))
+    cut, page = tool_results(agent.run_sync("x"))
     assert len(cut.content) <= 1_000
     assert LOG[70:1_000] in page.content
 
@@ -167,7 +163,7 @@ def test_hooks_see_the_whole_and_a_changed_answer_is_what_is_kept() -> None:
             return replace(output, content=output.content.upper())
 
     seen: list[int] = []
-    (result,) = results(reader([Call("read_log", {})], hooks=[Upper()]).run_sync("x"))
+    (result,) = tool_results(reader([Call("read_log", {})], hooks=[Upper()]).run_sync("x"))
     assert seen == [len(LOG)]
     assert handle_of(LOG.upper()) in result.content
 
@@ -177,14 +173,14 @@ def test_a_conversation_goes_on_with_what_it_has_kept() -> None:
     agent = Agent(model=model, name="r", tools=[read_log], max_result_chars=4_000)
     first = agent.run_sync("x")
     second = agent.run_sync("y", context=first.context)
-    assert LOG[:40] in results(second)[0].content
+    assert LOG[:40] in tool_results(second)[0].content
 
 
 def test_a_session_goes_on_in_another_process_with_what_it_has_kept() -> None:
     journal = MemoryJournal()
     reader([Call("read_log", {})], journal=journal).run_sync("x", session="s")
     second = reader([read(limit=50)], journal=journal).run_sync("y", session="s")
-    assert LOG[:40] in results(second)[0].content
+    assert LOG[:40] in tool_results(second)[0].content
 
 
 def test_a_paused_run_has_what_it_has_kept_in_its_json() -> None:
@@ -194,7 +190,7 @@ def test_a_paused_run_has_what_it_has_kept_in_its_json() -> None:
     paused = PausedRun.from_json(caught.value.paused.to_json())
     second = reader([read(limit=50)], tools=[read_log, restart])
     result = second.resume_sync(paused, {paused.pending[0].id: Approve()})
-    assert LOG[:40] in results(result)[-1].content
+    assert LOG[:40] in tool_results(result)[-1].content
 
 
 def test_a_subagent_can_read_what_its_parent_has_kept() -> None:
@@ -211,7 +207,7 @@ def test_a_subagent_can_read_what_its_parent_has_kept() -> None:
         subagents=[child],
     )
     result = agent.run_sync("x")
-    assert LOG[:40] in results(result.children[0].result)[0].content  # type: ignore[union-attr]
+    assert LOG[:40] in tool_results(result.children[0].result)[0].content  # type: ignore[union-attr]
 
 
 def test_what_was_sent_stays_as_it_was() -> None:
@@ -278,7 +274,7 @@ async def test_results_of_servers_are_cut_and_kept_too() -> None:
     text = "line\n" * 10_000 + "end"
     call = Call(READ_RESULT, {"handle": handle_of(text), "offset": 45_000})
     agent = reader([Call("logs__tail", {"n": 10_000})], [call], tools=[server])
-    cut, page = results(await agent.run("x"))
+    cut, page = tool_results(await agent.run("x"))
     assert len(cut.content) <= 4_000
     assert "of 50,003 characters" in cut.content
     assert page.content.split("\n", 1)[1].startswith("line\nline\n")

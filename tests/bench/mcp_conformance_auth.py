@@ -19,7 +19,7 @@ _CALLBACK = "http://localhost:3000/callback"
 _METADATA = "https://conformance-test.local/client-metadata.json"
 
 
-class _Kept:
+class Kept:
     """Tokens and registration, in memory."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ def auth_for(scenario: str, url: str, context: dict[str, Any]) -> httpx2.Auth | 
     """Return what authorizes the requests of a scenario; None for those without."""
     if not scenario.startswith("auth/"):
         return None
-    kept = _Kept()
+    kept = Kept()
     if scenario == "auth/client-credentials-basic":
         return ClientCredentialsOAuthProvider(
             url, kept, client_id=context["client_id"], client_secret=context["client_secret"]

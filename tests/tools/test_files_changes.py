@@ -23,8 +23,7 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._replace import replaced
 from agentkit_tools._root import Root
 from agentkit_tools._text import decode_exactly, encode_exactly, version_of
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -15,8 +15,7 @@ from agentkit.toolset import McpServer, Toolset
 from agentkit_tools._root import Root
 from agentkit_tools._text import version_of
 from agentkit_tools.files import build_server, main
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER
 
 READING = ["list_files", "read_lines", "search_text"]
 ALL = sorted([*READING, "delete_file", "edit_file", "make_folder", "move_file", "write_file"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import os
 import re
 import ssl
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,9 +15,8 @@ from mcp import Client, StdioServerParameters
 from agentkit_tools._errors import Refused
 from agentkit_tools._worker import Worker
 from agentkit_tools.http import HttpTools, build_server, main
+from tests.tools.started import TOOLS_FOLDER, assert_ends_with_stdin
 from tests.tools.web import PUBLIC, Web, page_of, web
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -330,14 +327,7 @@ async def test_it_serves_over_stdio_and_takes_no_proxy_from_the_environment():
 
 
 def test_it_ends_when_stdin_ends_and_keeps_stdout_clean():
-    done = subprocess.run(
-        [sys.executable, "-m", "agentkit_tools.http"],
-        input=b"",
-        capture_output=True,
-        timeout=60,
-        env={"PYTHONPATH": TOOLS_FOLDER, "PATH": os.environ["PATH"]},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert_ends_with_stdin("http")
 
 
 @pytest.mark.parametrize(

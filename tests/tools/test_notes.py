@@ -19,10 +19,9 @@ from agentkit_tools import _note_store, notes
 from agentkit_tools._errors import Refused
 from agentkit_tools._note_store import NoteStore
 from agentkit_tools.notes import NoteTools, main
+from tests.tools.started import TOOLS_FOLDER
 
 pytestmark = pytest.mark.timeout(60)
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
@@ -15,8 +13,7 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._sandbox import Sandbox
 from agentkit_tools.python import PythonTools, build_server, main
 from tests.tools.programs import has_namespaces, interpreter, marked, sleeping, within
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER, assert_ends_with_stdin
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -126,17 +123,9 @@ async def test_an_answer_says_when_the_program_was_not_isolated():
 
 
 def test_it_ends_when_stdin_ends_and_keeps_stdout_clean(sandbox):
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "agentkit_tools.python", "--isolation", sandbox.isolation),
-            *("--python", sandbox.interpreter.command[0]),
-        ],
-        input=b"",
-        capture_output=True,
-        timeout=60,
-        env={"PYTHONPATH": TOOLS_FOLDER, "PATH": os.environ["PATH"]},
+    assert_ends_with_stdin(
+        "python", "--isolation", sandbox.isolation, "--python", sandbox.interpreter.command[0]
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.mark.parametrize(

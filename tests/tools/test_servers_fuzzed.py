@@ -138,23 +138,28 @@ def test_no_odd_text_in_any_argument_crashes_a_server(name, folder, secret):
     assert secret.read_text() == "TOP SECRET\n"
 
 
+def fuzz(server, max_examples):
+    """Call the server with any arguments, again and again."""
+
+    @settings(
+        max_examples=max_examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        # Explaining a failure traces every line, also those that build the schemas.
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(calls(server), min_size=5, max_size=12))
+    def with_any(wanted):
+        asyncio.run(call(server, wanted))
+
+    with_any()
+
+
 @pytest.mark.parametrize("name", SERVERS)
 def test_no_arguments_crash_a_server_or_hang_it(name, folder, secret):
     with SERVERS[name](folder) as server:
-
-        @settings(
-            max_examples=25,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            # Explaining a failure traces every line, also those that build the schemas.
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(st.lists(calls(server), min_size=5, max_size=12))
-        def fuzz(wanted):
-            asyncio.run(call(server, wanted))
-
-        fuzz()
+        fuzz(server, max_examples=25)
     assert secret.read_text() == "TOP SECRET\n"
     assert [entry.name for entry in secret.parent.iterdir()] == ["secret.txt"]

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from mcp.server import MCPServer
 
 from agentkit_tools import http, python, sql
@@ -20,7 +18,7 @@ from agentkit_tools._sandbox import Sandbox
 from agentkit_tools._web_rules import Rules
 from tests.tools.in_process import answer_sql_here
 from tests.tools.programs import has_namespaces, interpreter
-from tests.tools.test_servers_fuzzed import ODD, call, calls, required
+from tests.tools.test_servers_fuzzed import ODD, call, fuzz, required
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -77,21 +75,7 @@ def test_no_odd_text_in_any_argument_crashes_a_server(name, folder, secret, monk
 def test_no_arguments_crash_a_server_or_hang_it(name, folder, secret, monkeypatch):
     max_examples, opened = SERVERS[name]
     with opened(folder, monkeypatch) as server:
-
-        @settings(
-            max_examples=max_examples,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            # Explaining a failure traces every line, also those that build the schemas.
-            phases=[Phase.generate, Phase.shrink],
-            suppress_health_check=list(HealthCheck),
-        )
-        @given(st.lists(calls(server), min_size=5, max_size=12))
-        def fuzz(wanted):
-            asyncio.run(call(server, wanted))
-
-        fuzz()
+        fuzz(server, max_examples)
     assert secret.read_text() == "TOP SECRET\n"
 
 

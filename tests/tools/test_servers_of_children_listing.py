@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER
 
 LIST = """
 import asyncio, json, sys

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,8 +11,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from agentkit_tools.sql import Database, build_server, main
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER, assert_ends_with_stdin
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -74,14 +71,7 @@ async def test_it_serves_over_stdio_a_database_named_by_the_environment(file):
 
 
 def test_it_ends_when_stdin_ends_and_keeps_stdout_clean(file):
-    done = subprocess.run(
-        [sys.executable, "-m", "agentkit_tools.sql", str(file), "--write"],
-        input=b"",
-        capture_output=True,
-        timeout=60,
-        env={"PYTHONPATH": TOOLS_FOLDER, "PATH": os.environ["PATH"]},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert_ends_with_stdin("sql", str(file), "--write")
 
 
 @pytest.mark.parametrize(

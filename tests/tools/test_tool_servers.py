@@ -27,8 +27,7 @@ from agentkit_tools._root import Root
 from agentkit_tools._scan import Scan
 from agentkit_tools._serve import READS, make_server, strict_tool
 from agentkit_tools._snapshots import Index
-
-TOOLS_FOLDER = str(Path(__file__).parents[2] / "tools")
+from tests.tools.started import TOOLS_FOLDER
 
 pytestmark = pytest.mark.timeout(90)
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentkit import Agent, ConfigurationError, Document, McpServer
-from agentkit.blocks import ToolMessage
-from agentkit.result import RunRecord
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable, assert_stable_build
 from agentkit.toolset import McpConnectError
+from tests.agentkit.tool_results import result_texts
 
 SERVER = """
 import os, random, sys
@@ -44,15 +43,6 @@ def server(tmp_path: Path) -> McpServer:
     return McpServer(alias="notes", command=[sys.executable, str(path)])
 
 
-def results(record: RunRecord) -> list[str]:
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -75,7 +65,7 @@ async def test_a_server_lives_for_one_run_and_lists_the_same_bytes_each_time(
     first = await agent.run("x")
     second = await agent.run("y", context=first.context)
 
-    pids = [int(result) for record in (first, second) for result in results(record)]
+    pids = [int(result) for record in (first, second) for result in result_texts(record)]
     assert len(set(pids)) == 2
     assert not any(map(is_alive, pids))
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
@@ -87,7 +77,7 @@ async def test_an_open_agent_keeps_its_server_for_many_runs(server: McpServer) -
     model = ScriptedModel(lambda r: Call("notes__pid") if len(r.context.messages) == 1 else "done")
     async with Agent(model=model, tools=[server]) as agent:
         records = await asyncio.gather(*(agent.run("x") for _ in range(3)))
-        pids = {result for record in records for result in results(record)}
+        pids = {result for record in records for result in result_texts(record)}
         assert len(pids) == 1
         assert is_alive(int(*pids))
         with pytest.raises(ConfigurationError, match="open already"):
@@ -104,7 +94,7 @@ async def test_another_event_loop_gets_a_server_of_its_own(server: McpServer) ->
         async with asyncio.timeout(60):
             theirs = await asyncio.to_thread(agent.run_sync, "x")
 
-    assert results(ours) != results(theirs)
+    assert result_texts(ours) != result_texts(theirs)
 
 
 async def test_a_team_shares_one_server_and_one_toolset(server: McpServer) -> None:
@@ -119,7 +109,7 @@ async def test_a_team_shares_one_server_and_one_toolset(server: McpServer) -> No
 
     child = result.children[0]
     assert child.kind == "ok"
-    assert results(result)[0] == results(child.result)[0]
+    assert result_texts(result)[0] == result_texts(child.result)[0]
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
     assert_prefix_stable(model.calls)
 
@@ -128,7 +118,7 @@ async def test_a_server_that_dies_is_an_error_result_and_comes_back(server: McpS
     model = ScriptedModel([Call("notes__die"), Call("notes__note", {"text": "a"}), "done"])
     result = await Agent(model=model, tools=[server]).run("x")
 
-    died, noted = results(result)
+    died, noted = result_texts(result)
     assert "notes" in died
     assert noted == "noted a"
 
@@ -145,7 +135,7 @@ async def test_a_server_that_reconnects_moves_no_tool(server: McpServer) -> None
     model = ScriptedModel(steps)
     result = await Agent(model=model, tools=[server, second]).run("x")
 
-    assert results(result)[2] == "noted b"
+    assert result_texts(result)[2] == "noted b"
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
     assert_prefix_stable(model.calls)
 
@@ -230,7 +220,7 @@ async def test_leaving_a_stream_early_ends_the_server(server: McpServer) -> None
 
     record = stream.record
     assert record is not None
-    assert not is_alive(int(results(record)[0]))
+    assert not is_alive(int(result_texts(record)[0]))
 
 
 async def test_a_list_of_documents_that_grows_after_the_first_run_changes_no_later_run(

@@ -7,22 +7,14 @@ import json
 import pytest
 
 from agentkit import Agent, CompactionRule, Context, ModelError
-from agentkit.blocks import ToolMessage, ToolsMessage
+from agentkit.blocks import ToolsMessage
 from agentkit.context.segment import tool_names
 from agentkit.events import ContextCompacted, ServerFailed, ToolsChanged
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import McpConnectError, McpServer, ToolPolicy
+from tests.agentkit.tool_results import result_texts
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def results(record):
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
 
 
 def added(context: Context) -> list[tuple[str, ...]]:
@@ -62,7 +54,7 @@ async def test_an_added_tool_comes_behind_what_was_sent_and_is_called(tool_file)
     )
     result, events = await events_of(agent, "x")
 
-    assert json.loads(results(result)[1]) == {"name": "alpha", "arguments": {"text": "hello"}}
+    assert json.loads(result_texts(result)[1]) == {"name": "alpha", "arguments": {"text": "hello"}}
     assert [message.kind for message in result.messages][:5] == [
         "user", "assistant", "tool", "tools", "assistant",
     ]  # fmt: skip
@@ -90,7 +82,7 @@ async def test_a_tool_that_was_not_shown_cannot_be_called(tool_file):
     )
     result, (event,) = await events_of(agent, "x")
 
-    assert "There is no tool named 's__alpha'" in results(result)[1]
+    assert "There is no tool named 's__alpha'" in result_texts(result)[1]
     assert event.added == ("s__alpha",)
     assert not event.is_shown
     assert not added(result.context)
@@ -142,7 +134,7 @@ async def test_a_removed_tool_stays_in_the_list_and_its_calls_say_so(tool_file):
     )
     result, (event,) = await events_of(agent, "x")
 
-    assert "no longer offers 's__echo'" in results(result)[1]
+    assert "no longer offers 's__echo'" in result_texts(result)[1]
     assert event.removed == ("s__echo",)
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
     assert_prefix_stable(model.calls)
@@ -158,7 +150,7 @@ async def test_a_tool_that_is_back_is_called_again_after_one_answer_that_says_so
         "done",
     )
     result, _ = await events_of(agent, "x")
-    _, first, second = results(result)
+    _, first, second = result_texts(result)
     assert "offers 's__echo' again" in first
     assert json.loads(second)["arguments"] == {"text": "2"}
 
@@ -175,7 +167,7 @@ async def test_a_changed_tool_keeps_its_bytes_is_called_and_tells_how_it_is_now(
     )
     result, (event,) = await events_of(agent, "x")
 
-    _, fine, refused = results(result)
+    _, fine, refused = result_texts(result)
     assert json.loads(fine)["arguments"] == {"text": "fine"}
     assert "has changed this tool" in refused
     assert 'only \\"must\\"' in refused
@@ -227,7 +219,7 @@ async def test_a_churning_server_does_not_move_the_functions_of_the_agent(tool_f
         takes_tools=True,
     )
     result = await Agent(model=model, tools=[builtin, tool_file.server()]).run("x")
-    assert results(result)[1] == "still here"
+    assert result_texts(result)[1] == "still here"
     assert_prefix_stable(model.calls)
 
 
@@ -270,7 +262,7 @@ async def test_a_change_that_is_announced_just_behind_the_result_is_seen_in_the_
     )
     result, _ = await events_of(agent, "x")
     assert added(result.context) == [("s__new",)]
-    assert json.loads(results(result)[1])["name"] == "new"
+    assert json.loads(result_texts(result)[1])["name"] == "new"
 
 
 async def test_all_pages_of_a_list_are_followed_at_each_listing(tool_file):
@@ -322,15 +314,15 @@ async def test_a_conversation_of_before_goes_on_with_the_tools_that_it_was_shown
     assert event.added == ("s__alpha", "s__zeta")
     assert event.removed == ("s__crash",)
     assert event.changed == ("s__echo",)
-    assert json.loads(results(second)[0])["arguments"] == {"text": "2"}
-    assert "no longer offers" in results(second)[1]
+    assert json.loads(result_texts(second)[0])["arguments"] == {"text": "2"}
+    assert "no longer offers" in result_texts(second)[1]
 
     # A second resume finds what came later where it was, and has it once.
     third_agent, model_3 = changing(tool_file, Call("s__zeta", {"text": "4"}), "done")
     third, (event,) = await events_of(third_agent, "z", context=second.context)
     assert event.added == ()
     assert added(third.context) == [("s__alpha", "s__zeta")]
-    assert json.loads(results(third)[0])["name"] == "zeta"
+    assert json.loads(result_texts(third)[0])["name"] == "zeta"
     assert_prefix_stable([*model_2.calls, *model_3.calls])
 
 
@@ -346,7 +338,7 @@ async def test_what_came_later_may_be_called_where_only_the_conversation_knows_i
     again, model_2 = changing(tool_file, Call("s__new", {"text": "x"}), "done")
     second, (event,) = await events_of(again, "y", context=first.context)
     assert event.removed == ("s__crash", "s__echo", "s__new")
-    assert "no longer offers" in results(second)[0]
+    assert "no longer offers" in result_texts(second)[0]
     assert_prefix_stable([*model.calls, *model_2.calls])
 
 
@@ -371,7 +363,7 @@ async def test_a_summary_begins_an_epoch_with_the_tools_of_now_in_front(tool_fil
     assert kinds[-1] is ContextCompacted or ContextCompacted in kinds
     assert "s__alpha" in model.calls[-1].request.toolset.names
     assert "s__echo" not in model.calls[-1].request.toolset.names
-    assert json.loads(results(stream.result)[-1])["name"] == "alpha"
+    assert json.loads(result_texts(stream.result)[-1])["name"] == "alpha"
 
 
 async def test_behind_tools_that_nobody_has_answered_to_none_are_added(tool_file):
@@ -434,7 +426,7 @@ async def test_a_server_that_is_not_required_is_reported_and_the_run_goes_on(too
     result, events = await events_of(Agent(model=model, tools=[broken, tool_file.server()]), "x")
     assert [(event.kind, event.server) for event in events] == [("server_failed", "broken")]
     assert "exit code 1" in events[0].problem
-    assert json.loads(results(result)[0])["name"] == "echo"
+    assert json.loads(result_texts(result)[0])["name"] == "echo"
 
 
 async def test_a_server_that_is_required_ends_the_run_at_once_by_name(tool_file):
@@ -463,7 +455,7 @@ async def test_a_server_that_comes_up_later_is_tried_again_while_nobody_waits(to
         await connection._retry
         third, (changed,) = await events_of(agent, "z", context=second.context)
     assert changed.added == ("s__announce", "s__crash", "s__echo")
-    assert json.loads(results(third)[0])["name"] == "echo"
+    assert json.loads(result_texts(third)[0])["name"] == "echo"
     assert_prefix_stable(model.calls)
 
 
@@ -486,5 +478,5 @@ async def test_an_added_tool_takes_nobodys_name(tool_file):
         result, (event,) = await events_of(agent, "x")
         assert "s__alpha" in agent._session.team.toolset.names
     assert event.added == ()
-    assert results(result)[1] == "ours"
+    assert result_texts(result)[1] == "ours"
     assert added(result.context) == []

@@ -15,21 +15,13 @@ from agentkit import (
     PausedRun,
     subagent,
 )
-from agentkit.blocks import ToolMessage, ToolsMessage
+from agentkit.blocks import ToolsMessage
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import ToolPolicy
 from agentkit.warn import PinnedToolsWarning
+from tests.agentkit.tool_results import result_texts
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def results(record):
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
 
 
 def added(context):
@@ -71,11 +63,11 @@ async def test_only_those_that_may_call_a_server_are_shown_what_it_adds(tool_fil
     result = await Agent(model=model, name="boss", subagents=[reader]).run("x")
 
     assert added(result.context) == []
-    assert "There is no tool named 's__alpha'" in results(result)[2]
+    assert "There is no tool named 's__alpha'" in result_texts(result)[2]
     # The second begins with the front that the first has in the cache, and gets the tool behind it.
     for child in result.children:
         assert added(child.result.context) == [("s__alpha",)]
-        assert json.loads(results(child.result)[-1])["name"] == "alpha"
+        assert json.loads(result_texts(child.result)[-1])["name"] == "alpha"
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
     assert_prefix_stable(model.calls)
 
@@ -104,8 +96,8 @@ async def test_a_fork_has_what_came_later_and_calls_it_if_it_may(tool_file):
     result = await boss.run("x")
 
     first, second = result.children
-    assert json.loads(results(first.result)[-1])["name"] == "alpha"
-    assert "may not be called" in results(second.result)[-1]
+    assert json.loads(result_texts(first.result)[-1])["name"] == "alpha"
+    assert "may not be called" in result_texts(second.result)[-1]
     for child in (first, second):
         assert added(child.result.context) == [("s__alpha",)]
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
@@ -125,7 +117,7 @@ async def test_after_a_handoff_the_other_calls_what_came_later_if_it_may(tool_fi
         model=model, name="first", instructions="You begin.", tools=[server], handoffs=[second]
     )
     result = await first.run("x")
-    assert json.loads(results(result)[-1])["name"] == "alpha"
+    assert json.loads(result_texts(result)[-1])["name"] == "alpha"
     assert added(result.context) == [("s__alpha",)]
     assert_prefix_stable(model.calls)
 
@@ -148,7 +140,7 @@ async def test_a_run_that_waited_goes_on_in_another_process_with_what_came_later
     result = await after.resume(paused, {paused.pending[0].id: Approve()})
 
     assert added(result.context) == [("s__alpha",), ("s__zeta",)]
-    names = [json.loads(text)["name"] for text in results(result)[1:]]
+    names = [json.loads(text)["name"] for text in result_texts(result)[1:]]
     assert names == ["echo", "alpha", "zeta"]
     assert_prefix_stable([*model_1.calls, *model_2.calls])
 
@@ -181,7 +173,7 @@ async def test_what_came_later_is_in_the_journal_before_it_is_sent(tool_file):
     await agent(set_then(tool_file, MORE, ANNOUNCE), look).run("x", session="s")
     assert kept == [[("s__alpha",)]]
     second = await agent(Call("s__alpha", {"text": "1"}), "done").run("y", session="s")
-    assert json.loads(results(second)[0])["name"] == "alpha"
+    assert json.loads(result_texts(second)[0])["name"] == "alpha"
     assert added(second.context) == [("s__alpha",)]
 
 
@@ -192,7 +184,7 @@ async def test_a_conversation_goes_on_without_a_server_that_the_agent_has_no_mor
     without = Agent(name="a", model=later)
     with pytest.warns(PinnedToolsWarning, match=r"tools of the MCP servers \['s'\]"):
         result = await without.run("y", context=begun.context)
-    assert results(result)[-1].startswith("There is no tool 's__echo' any more")
+    assert result_texts(result)[-1].startswith("There is no tool 's__echo' any more")
     assert_prefix_stable([*first.calls, *later.calls])
 
 
@@ -207,7 +199,7 @@ async def test_a_run_that_waits_goes_on_without_a_server_that_the_agent_has_no_m
         result = await Agent(name="a", model=model).resume(
             caught.value.paused, {pending.id: Approve()}
         )
-    assert results(result)[-1].startswith("There is no tool 's__echo' any more")
+    assert result_texts(result)[-1].startswith("There is no tool 's__echo' any more")
 
 
 async def test_a_tool_of_the_agents_own_is_missed(tool_file):

@@ -25,10 +25,10 @@ from agentkit import (
 )
 from agentkit.blocks import ToolMessage
 from agentkit.events_json import event_to_json
-from agentkit.result import RunRecord
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import ToolPolicy
 from agentkit.toolset.caller import NOBODY, Accept, Question
+from tests.agentkit.tool_results import result_texts
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -101,15 +101,6 @@ class Decided(Agent[None, str]):
         return self.answer
 
 
-def results(record: RunRecord) -> list[str]:
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
-
-
 async def paused_by(agent: Agent[Any, Any]) -> PausedRun:
     with pytest.raises(ApprovalRequired) as caught:
         await agent.run("Go.")
@@ -126,7 +117,7 @@ async def test_an_agent_answers_a_question_by_itself_and_the_model_never_sees_it
     result = await agent.run("Go.")
 
     assert shop.sold == ["2 hats of size XL"]
-    assert results(result) == ["sold 2 hats of size XL"]
+    assert result_texts(result) == ["sold 2 hats of size XL"]
     (question,) = agent.asked
     assert (question.server, question.text, question.url) == ("shop", "Which size?", None)
     assert list(question.fields) == ["size", "number"]
@@ -154,7 +145,7 @@ async def test_a_question_without_an_answer_is_declined_and_the_model_is_told(
             tools=[shop.open(protocol)],
         )
         agent.answer = answer
-        (told,) = results(await agent.run("Go."))
+        (told,) = result_texts(await agent.run("Go."))
         reason = "a person declined. I have no idea"
 
     assert f"(The tool asked a person 'Which size?'. There is no answer: {reason}.)" in told
@@ -165,7 +156,7 @@ async def test_an_old_server_hears_no_and_the_run_goes_on() -> None:
     shop = Shop()
     model = ScriptedModel([Call("shop__gossip"), "Done."])
     result = await Agent(model=model, tools=[shop.open("legacy")]).run("Go.")
-    (told,) = results(result)
+    (told,) = result_texts(result)
     assert "nobody could be asked" in told
     assert told.endswith("heard decline")
 
@@ -194,7 +185,7 @@ async def test_a_question_pauses_the_run_and_the_answer_comes_in_another_process
 
     result = await made().resume(paused, {pending.id: Accept({"size": "M"})})
     assert shop.sold == ["1 hats of size M"]
-    assert results(result) == ["sold 1 hats of size M"]
+    assert result_texts(result) == ["sold 1 hats of size M"]
     assert result.output == "Done."
     assert_prefix_stable(model.calls)
 
@@ -210,7 +201,7 @@ async def test_questions_come_one_after_the_other_and_answers_are_kept() -> None
     assert sorted(questions) == ["Which colour?", "Which size?"]
 
     result = await agent.resume(second, {second.pending[0].id: Accept({"colour": "red"})})
-    assert results(result) == ["painted S in red"]
+    assert result_texts(result) == ["painted S in red"]
     assert shop.sold == ["S in red"]
 
 
@@ -228,7 +219,7 @@ async def test_a_waiting_question_can_be_declined_or_its_call_answered_by_hand(
     agent = Agent(name="buyer", model=model, tools=[shop.open()])
     paused = await paused_by(agent)
     result = await agent.resume(paused, {paused.pending[0].id: answer})
-    assert told in results(result)[0]
+    assert told in result_texts(result)[0]
     assert shop.sold == []
 
 
@@ -288,9 +279,9 @@ async def test_an_answer_of_an_agent_that_does_not_fit_is_none_to_an_older_serve
     agent = Decided(model=model, tools=[shop.open("legacy")])
     agent.answer = answer
     result = await agent.run("Go.")
-    assert "There is no answer: nobody could be asked" in results(result)[0]
+    assert "There is no answer: nobody could be asked" in result_texts(result)[0]
     assert shop.sold == []
-    assert "secret" not in caplog.text + results(result)[0]
+    assert "secret" not in caplog.text + result_texts(result)[0]
 
 
 async def test_who_waits_is_told_which_answer_fits_what_waits() -> None:
@@ -310,14 +301,14 @@ async def test_a_tool_that_asks_in_the_old_way_is_told_of_once_with_what_helps(
     shop, model = Shop(), ScriptedModel([[Call("shop__gossip"), Call("shop__gossip")], "Done."])
     agent = Decided(model=model, tools=[shop.open()])
     agent.answer = Accept({"colour": "red"})
-    told = results(await agent.run("Go."))
+    told = result_texts(await agent.run("Go."))
     assert all("protocol='legacy'" in each for each in told)
     assert caplog.text.count("protocol='legacy'") == 1
     agent = Decided(
         model=ScriptedModel([Call("shop__gossip"), "Done."]), tools=[shop.open("legacy")]
     )
     agent.answer = Accept({"colour": "red"})
-    assert results(await agent.run("Go.")) == ["heard accept"]
+    assert result_texts(await agent.run("Go.")) == ["heard accept"]
 
 
 def test_values_are_json_and_stay_out_of_logs() -> None:
@@ -342,7 +333,7 @@ async def test_approval_comes_first_and_its_arguments_stay() -> None:
     assert second.pending[0].question is not None
     result = await agent.resume(second, {second.pending[0].id: Accept({"size": "M"})})
     assert shop.sold == ["1 shoes of size M"]
-    assert results(result)[0].startswith("(A person has changed the arguments to")
+    assert result_texts(result)[0].startswith("(A person has changed the arguments to")
 
 
 async def test_a_question_waits_on_while_others_are_answered() -> None:
@@ -360,7 +351,7 @@ async def test_a_question_waits_on_while_others_are_answered() -> None:
     assert turn is not None
     assert turn.answers == {}  # what a person said is not kept once the server has it
     result = await agent.resume(second, {hats.id: Accept({"size": "S"})})
-    assert results(result) == ["sold 1 hats of size S", "sold 1 shoes of size L"]
+    assert result_texts(result) == ["sold 1 hats of size S", "sold 1 shoes of size L"]
     assert shop.sold == ["1 shoes of size L", "1 hats of size S"]
 
 
@@ -372,7 +363,7 @@ async def test_a_server_that_has_forgotten_its_question_is_asked_again_with_the_
     result = await Agent(name="buyer", model=model, tools=[after.open()]).resume(
         paused, {paused.pending[0].id: Accept({"size": "M"})}
     )
-    assert results(result) == ["sold 1 hats of size M"]
+    assert result_texts(result) == ["sold 1 hats of size M"]
     assert after.sold == ["1 hats of size M"]
 
 
@@ -407,7 +398,8 @@ async def test_a_question_is_answered_for_the_call_that_it_belongs_to(protocol: 
     shop = Shop()
     calls = [Call("shop__buy", {"what": f"hat{i}"}) for i in range(1, 6)]
     agent = ByCall(model=ScriptedModel([calls, "Done."]), tools=[shop.open(protocol)])
-    assert results(await agent.run("Go.")) == [f"sold 1 hat{i} of size {i}" for i in range(1, 6)]
+    sold = [f"sold 1 hat{i} of size {i}" for i in range(1, 6)]
+    assert result_texts(await agent.run("Go.")) == sold
 
 
 async def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
@@ -425,7 +417,7 @@ async def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
         model=ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."]),
         tools=[shop.open("legacy", call_timeout_s=0.2)],
     )
-    assert results(await agent.run("Go.")) == ["sold 1 hats of size M"]
+    assert result_texts(await agent.run("Go.")) == ["sold 1 hats of size M"]
 
 
 async def test_a_call_that_is_cancelled_takes_its_question_with_it() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 import sys
-from collections.abc import AsyncGenerator, MutableMapping
-from contextlib import asynccontextmanager
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
-import uvicorn
 from mcp.server import MCPServer
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -19,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentkit import McpServer
 from agentkit.toolset import McpConnectError, ToolContext
+from tests.agentkit.at_url import at_url
 
 
 def old_server() -> ASGIApp:
@@ -63,19 +60,6 @@ class Refusing:
 def json_rpc(code: int, message: str, status: int) -> Response:
     error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return JSONResponse(error, status)
-
-
-@asynccontextmanager
-async def at_url(app: ASGIApp) -> AsyncGenerator[str, None]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        finally:
-            server.should_exit = True
-            await task
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from mcp.server.mcpserver import Resolve, Sample
 from mcp_types import CreateMessageResult, SamplingMessage, TextContent
 
 from agentkit import Agent, Limits, McpServer, ModelError, ToolContext, Usage
-from agentkit.blocks import AssistantMessage, Text, ToolMessage, UserMessage
-from agentkit.result import RunRecord
+from agentkit.blocks import AssistantMessage, Text, UserMessage
 from agentkit.testing import Call, Reply, Say, ScriptedModel, assert_prefix_stable
 from agentkit.toolset.caller import Declined, Sampled, SamplingRequest
 from agentkit.toolset.mcp.calls.asking import Asking, Refused
+from tests.agentkit.tool_results import result_texts
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -51,15 +51,6 @@ def patron(model: ScriptedModel, protocol: Any = "auto", **more: Any) -> Patron:
     return Patron(model=model, name="patron", tools=[server], **more)
 
 
-def results(record: RunRecord) -> list[str]:
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
-
-
 @ERAS
 async def test_the_agents_model_writes_for_a_server_beside_the_conversation(protocol: Any) -> None:
     model = ScriptedModel(
@@ -68,7 +59,7 @@ async def test_the_agents_model_writes_for_a_server_beside_the_conversation(prot
     agent = patron(model, protocol)
     result = await agent.run("Go.")
 
-    assert results(result) == [f"An old pond (endTurn, {model.label})"]
+    assert result_texts(result) == [f"An old pond (endTurn, {model.label})"]
     (request,) = agent.asked
     assert request == SamplingRequest(
         server="poets",
@@ -107,7 +98,7 @@ async def test_without_the_agents_leave_the_model_is_not_asked_and_the_call_is_a
     model = ScriptedModel([Call("poets__recite"), "Pity."])
     server = McpServer(alias="poets", server=poets(), protocol=protocol, samples=True)
     result = await Agent(model=model, name="patron", tools=[server]).run("Go.")
-    (told,) = results(result)
+    (told,) = result_texts(result)
     assert "does not allow that" in told
     assert len(model.calls) == 2
 
@@ -117,7 +108,7 @@ async def test_without_the_setting_a_server_is_not_told_that_it_could(protocol: 
     model = ScriptedModel([Call("poets__recite"), "Pity."])
     server = McpServer(alias="poets", server=poets(), protocol=protocol)
     result = await Patron(model=model, name="patron", tools=[server]).run("Go.")
-    assert "error" in results(result)[0].lower()
+    assert "error" in result_texts(result)[0].lower()
     assert len(model.calls) == 2
 
 
@@ -127,7 +118,7 @@ async def test_a_model_that_fails_for_a_server_fails_the_call_and_not_the_run() 
         "patron.poets": [ModelError("overloaded")],
     }
     result = await patron(ScriptedModel(script)).run("Go.")
-    assert "the model failed" in results(result)[0]
+    assert "the model failed" in result_texts(result)[0]
     assert result.output == "Pity."
 
 

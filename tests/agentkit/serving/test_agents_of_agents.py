@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, McpServer, ToolContext
-from agentkit.blocks import ToolMessage
-from agentkit.result import RunRecord
 from agentkit.serving import serve_mcp
 from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset.caller import Accept, Question
 from tests.agentkit.clerks import Log
+from tests.agentkit.tool_results import result_texts
 
 APP = '''
 import os
@@ -46,15 +45,6 @@ def desk(tmp_path: Path) -> McpServer:
     return McpServer(alias="bank", command=command, cwd=tmp_path, connect_timeout_s=60)
 
 
-def results(record: RunRecord) -> list[str]:
-    return [
-        result.content
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
-
-
 class Asker(Agent):
     """You ask the bank."""
 
@@ -76,7 +66,7 @@ async def test_an_agent_answers_for_its_user_what_a_served_agent_wants_to_be_app
     model = ScriptedModel([Call("b__ask_bank", {"prompt": "Pay Ada."}), "Done."])
     asked: list[str] = []
     result = await Asker(model=model, tools=[server], deps=asked).run("Pay.")
-    assert results(result) == ["Paid."]
+    assert result_texts(result) == ["Paid."]
     assert log.done == ["pay Ada 5"]
     assert len(asked) == 1
     assert 'wants to call pay with {"to": "Ada", "eur": 5}' in asked[0]
@@ -87,6 +77,6 @@ async def test_an_agent_asks_an_agent_of_another_process(desk: McpServer) -> Non
     model = ScriptedModel([ask, ask, "It is 4.50 EUR."])
     agent = Agent(model=model, name="clerk", instructions="You ask the bank.", tools=[desk])
     result = await agent.run("How much?")
-    assert results(result) == ["4.50 EUR.", "Again 4.50 EUR."]
+    assert result_texts(result) == ["4.50 EUR.", "Again 4.50 EUR."]
     assert result.output == "It is 4.50 EUR."
     assert_prefix_stable(model.calls)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from mcp import Client
 
 from agentkit import Agent, ConfigurationError
 from agentkit.serving import http_app, serve_mcp
 from agentkit.serving.http import is_loopback
 from agentkit.testing import Call, ScriptedModel
+from tests.agentkit.at_url import at_url
 from tests.agentkit.clerks import Log
 from tests.agentkit.serving.hanging import Hanging
 from tests.agentkit.serving.test_approval import Person, clerk, text_of
@@ -29,16 +28,8 @@ JSON = {"Content-Type": "application/json", "Accept": "application/json, text/ev
 @asynccontextmanager
 async def served(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[str, None]:
     """An agent that is served on the loopback interface; yields its URL."""
-    app = http_app(serve_mcp(agent), **options)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        finally:
-            server.should_exit = True
-            await task
+    async with at_url(http_app(serve_mcp(agent), **options)) as url:
+        yield url
 
 
 async def test_it_answers_over_http_with_progress(mode: str) -> None:

@@ -9,11 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from agentkit import Agent, ConfigurationError, TurnLimitReached, tool
-from agentkit.blocks import ToolMessage, ToolResult
 from agentkit.context import SystemPart, SystemText
 from agentkit.events import Event, RunEnd, SubagentEvent, TextDelta, TurnEnd
 from agentkit.models import local
-from agentkit.result import RunRecord
 from agentkit.team import Failed, Ok, warm
 from agentkit.testing import (
     Call,
@@ -24,6 +22,7 @@ from agentkit.testing import (
     assert_prefix_stable,
 )
 from agentkit.toolset import ToolNameConflict
+from tests.agentkit.tool_results import tool_results
 
 
 class Reader(Agent):
@@ -61,15 +60,6 @@ class Boss(Agent):
 
 
 ALL_TOOLS = ("decide", "delegate_to_reader", "delegate_to_writer", "read", "write")
-
-
-def results(record: RunRecord) -> list[ToolResult]:
-    return [
-        result
-        for message in record.messages
-        if isinstance(message, ToolMessage)
-        for result in message.results
-    ]
 
 
 def delegate(name: str, task: str) -> Call:
@@ -147,7 +137,7 @@ async def test_a_foreign_tool_is_refused_with_what_may_be_called() -> None:
     model = ScriptedModel({"boss": [Call("read", {"path": "x"}), "done"]})
     result = await Boss(model=model).run("go")
 
-    (refused,) = results(result)
+    (refused,) = tool_results(result)
     assert refused.is_error
     assert "may not be called now" in refused.content
     assert "decide" in refused.content
@@ -173,7 +163,7 @@ async def test_under_a_shared_name_each_agents_own_tool_answers() -> None:
     result = await Named(model=model, name="boss", subagents=twins).run("go")
 
     records = [child.result for child in result.children if isinstance(child, Ok)]
-    answers = {record.path[-1]: results(record)[0].content for record in records}
+    answers = {record.path[-1]: tool_results(record)[0].content for record in records}
     assert answers == {"a": "a", "b": "b"}
 
 
@@ -195,7 +185,7 @@ async def test_parallel_delegations_run_at_the_same_time_and_may_have_one_path()
     )
     result = await Agent(model=model, subagents=[child]).run("go")
 
-    assert [r.content for r in results(result)] == ["a", "a"]
+    assert [r.content for r in tool_results(result)] == ["a", "a"]
     assert result.cache.rows[1].requests == 4
 
 
@@ -241,7 +231,7 @@ async def test_a_failing_child_is_an_error_result_for_the_parent() -> None:
     assert isinstance(failed.error, TurnLimitReached)
     assert len(failed.record.requests) == 2
     assert len(result.requests) == 4
-    assert "TurnLimitReached" in results(result)[0].content
+    assert "TurnLimitReached" in tool_results(result)[0].content
 
 
 async def test_a_broken_assertion_of_a_test_double_below_ends_the_whole_run() -> None:
@@ -257,8 +247,8 @@ async def test_a_delegation_without_a_task_is_told_so(arguments: str) -> None:
     model = ScriptedModel({"boss": [Call("delegate_to_reader", arguments), "done"]})
     result = await Boss(model=model).run("go")
 
-    assert results(result)[0].is_error
-    assert '"task"' in results(result)[0].content
+    assert tool_results(result)[0].is_error
+    assert '"task"' in tool_results(result)[0].content
     assert result.children == ()
 
 
@@ -267,7 +257,7 @@ async def test_structured_answers_of_children_reach_the_parent_as_json() -> None
     model = ScriptedModel({"agent": [delegate("child", "x"), "done"], "child": ['{"é": [1.5]}']})
     result = await Agent(model=model, subagents=[child]).run("go")
 
-    assert results(result)[0].content == '{"é":[1.5]}'
+    assert tool_results(result)[0].content == '{"é":[1.5]}'
     assert isinstance(result.children[0], Ok)
     assert result.children[0].output == {"é": [1.5]}
 
@@ -303,7 +293,7 @@ async def test_cancelling_the_parent_cancels_its_children_and_keeps_what_they_co
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, asyncio.CancelledError)
     assert failed.record.context.open_calls == ()
-    assert results(record)[0].is_error
+    assert tool_results(record)[0].is_error
 
 
 async def test_classes_get_their_parents_deps_and_instances_keep_their_own() -> None:

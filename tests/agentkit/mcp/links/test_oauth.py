@@ -12,37 +12,17 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.server import MCPServer
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from agentkit.toolset import McpConnectError, McpServer
+from tests.bench.mcp_conformance_auth import Kept
 
 pytestmark = pytest.mark.timeout(60)
 
 SECRET = "sesame-4711"
-
-
-class Storage:
-    """Keeps tokens for as long as it lives."""
-
-    def __init__(self) -> None:
-        self.tokens: OAuthToken | None = None
-        self.client: OAuthClientInformationFull | None = None
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
 
 
 class Login:
@@ -104,7 +84,7 @@ def guarded(login: Login, issuer: str, address: str) -> MCPServer:
 def provider(address: str, issuer: str, secret: str) -> ClientCredentialsOAuthProvider:
     return ClientCredentialsOAuthProvider(
         server_url=f"{address}/mcp",
-        storage=Storage(),
+        storage=Kept(),
         client_id="agent",
         client_secret=secret,
         issuer=issuer,
