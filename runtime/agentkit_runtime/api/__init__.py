@@ -1,9 +1,14 @@
 """HTTP in front of one `ChatService`.
 
-app       the FastAPI application: routes common to all dialects, health
-body_limit  refuses bodies that are too large
-sse       server-sent events written by hand; stops work the moment the client is gone
-openai/   the OpenAI dialect: request models, decode to `ChatRequest`, encode `ChatEvent`s, errors
+app        the FastAPI application: middleware, groups of endpoints, failures, health
+site       what all endpoints of a server share
+caller     who sends a request: authentication and roles
+labels     session, tags, priority and deadline from headers
+answering  one way from a request to its events: gate, service, watchers
+failure    `ApiError`, before it has a dialect's shape; dialect: which shape at which path
+body_limit refuses bodies that are too large
+sse        server-sent events written by hand; stops work the moment the client is gone
+openai/    the OpenAI dialect: request models, decode to `ChatRequest`, encode `ChatEvent`s, errors
 
 A dialect knows the wire; the service knows tokens; neither knows the other's half.
 """

@@ -6,18 +6,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from agentkit_runtime.api.answering import Answering, Gate, OpenGate, Watcher
 from agentkit_runtime.api.body_limit import DEFAULT_MAX_BODY_BYTES, BodyLimit
-from agentkit_runtime.api.openai.errors import ApiError, from_fault, from_validation
+from agentkit_runtime.api.caller import Authentication, Authenticator, NoKeys
+from agentkit_runtime.api.dialect import dialect_of
+from agentkit_runtime.api.failure import ApiError, from_fault, from_validation
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
+from agentkit_runtime.api.site import Site
 from agentkit_runtime.errors import RuntimeFault
 
 if TYPE_CHECKING:
     from agentkit_runtime.service import ChatService
+
+OPEN_PATHS = frozenset({"/health"})
+"""Served without a key."""
 
 
 def create_app(
@@ -26,6 +33,10 @@ def create_app(
     model_ids: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
+    authenticator: Authenticator | None = None,
+    gate: Gate | None = None,
+    watchers: Sequence[Watcher] = (),
+    more: Sequence[Callable[[Site], APIRouter]] = (),
 ) -> FastAPI:
     """Build the application. It does not own `service`: closing the engine is the caller's.
 
@@ -33,48 +44,73 @@ def create_app(
         service: answers the requests.
         model_ids: names that requests may use; the first is the one in answers. By default the
             model's label.
-        clock: Unix seconds, for the `created` fields.
+        clock: Unix seconds, for dates in answers.
         max_body_bytes: larger request bodies are answered with 413.
+        authenticator: knows callers; by default everybody may do everything.
+        gate: decides which requests may run now; by default all.
+        watchers: follow all requests.
+        more: further groups of endpoints, each made from what the server's endpoints share.
     """
+    site = Site(
+        service=service,
+        answering=Answering(service=service, gate=gate or OpenGate(), watchers=tuple(watchers)),
+        model_ids=tuple(model_ids) or (service.model_label,),
+        clock=clock,
+        started_s=clock(),
+    )
     app = FastAPI(title="agentkit runtime", docs_url=None, redoc_url=None)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(
+        Authentication, authenticator=authenticator or NoKeys(), open_paths=OPEN_PATHS
+    )
     _install_error_handlers(app)
-    ids = tuple(model_ids) or (service.model_label,)
-    app.include_router(OpenAiRoutes(service, ids, clock).router)
-
-    @app.get("/health")
-    async def health() -> Response:
-        """200 while the engine can take requests, else 503."""
-        if service.healthy:
-            return JSONResponse({"status": "ok", "model": ids[0]})
-        return JSONResponse({"status": "stopped", "model": ids[0]}, status_code=503)
-
+    app.include_router(OpenAiRoutes(site).router)
+    for group in more:
+        app.include_router(group(site))
+    app.add_api_route("/health", _health(site), methods=["GET"], response_model=None)
     return app
 
 
+def _health(site: Site) -> Callable[[], object]:
+    async def health() -> Response:
+        """200 while the engine can take requests, else 503."""
+        if site.service.healthy:
+            return JSONResponse({"status": "ok", "model": site.model})
+        return JSONResponse({"status": "stopped", "model": site.model}, status_code=503)
+
+    return health
+
+
 def _install_error_handlers(app: FastAPI) -> None:
-    """Every failure leaves in one shape, also those that the framework raises by itself."""
+    """Every failure leaves in its endpoint's shape, also those that the framework raises itself."""
 
     @app.exception_handler(ApiError)
     async def api_error(request: Request, error: ApiError) -> Response:
-        return error.response()
+        return _response(request, error)
 
     @app.exception_handler(RuntimeFault)
     async def runtime_fault(request: Request, error: RuntimeFault) -> Response:
-        return from_fault(error).response()
+        wire_field = dialect_of(request.url.path).wire_field
+        return _response(request, from_fault(error, wire_field))
 
     @app.exception_handler(RequestValidationError)
     async def invalid_body(request: Request, error: RequestValidationError) -> Response:
-        return from_validation(error.errors()).response()
+        return _response(request, from_validation(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
         code = "request_too_large" if error.status_code == 413 else None
-        answer = ApiError(str(error.detail), status=error.status_code, code=code).response()
+        answer = _response(
+            request, ApiError(str(error.detail), status=error.status_code, code=code)
+        )
         answer.headers.update(error.headers or {})
         return answer
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> Response:
         # The server logs the traceback; the client learns only that it was not its fault.
-        return ApiError("internal error", status=500, code="internal_error").response()
+        return _response(request, ApiError("internal error", status=500, code="internal_error"))
+
+
+def _response(request: Request, error: ApiError) -> Response:
+    return dialect_of(request.url.path).response(error)

@@ -7,8 +7,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from agentkit_runtime.api.failure import ApiError, from_validation
 from agentkit_runtime.api.openai.decode import decode
-from agentkit_runtime.api.openai.errors import ApiError, from_validation
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatToolCall, ToolName
 
@@ -28,7 +28,7 @@ ASKED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 
 def decoded(**fields: object) -> ChatRequest:
     body = ChatCompletionBody.model_validate({"model": "m", "messages": [USER], **fields})
-    return decode(body, request_id="r", tenant="t")
+    return decode(body, request_id="r")
 
 
 def refusal(**fields: object) -> ApiError:

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.encode import ChunkEncoder, Heading, encode_completion
-from agentkit_runtime.api.openai.errors import ApiError
 from agentkit_runtime.api.sse import event
 from agentkit_runtime.chat import (
     ChatEvent,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit_runtime.api.openai.errors import ApiError
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.messages import decode_messages
 from agentkit_runtime.api.openai.request import (
     AllowedTools,
@@ -64,7 +64,7 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
 
 
-def decode(body: ChatCompletionBody, *, request_id: str, tenant: str) -> ChatRequest:
+def decode(body: ChatCompletionBody, *, request_id: str) -> ChatRequest:
     """The service's request. Raises `ApiError` (400) for anything that cannot be honoured."""
     _refuse_unsupported(body)
     tools = tuple(_tool(tool, index) for index, tool in enumerate(body.tools or ()))
@@ -79,7 +79,6 @@ def decode(body: ChatCompletionBody, *, request_id: str, tenant: str) -> ChatReq
         response_schema=_response_schema(body.response_format),
         parallel_tool_calls=True if body.parallel_tool_calls is None else body.parallel_tool_calls,
         sampling=_sampling(body),
-        tenant=tenant,
         request_id=request_id,
     )
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from agentkit_runtime.api.openai.errors import ApiError, ErrorBody
+from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.errors import ErrorBody, error_body
 from agentkit_runtime.api.openai.wire import (
     ChunkDelta,
     Completion,
@@ -142,7 +143,7 @@ class ChunkEncoder:
         try:
             reason = finish_reason(finished)
         except ApiError as failure:
-            return [failure.body()]
+            return [error_body(failure)]
         chunks: list[CompletionChunk | ErrorBody] = [self._chunk({}, reason)]
         if self.include_usage:
             chunks.append(self.usage_chunk(encode_usage(finished.stats)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentkit_runtime.api.openai.errors import ApiError
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.request import ContentPart, Message, ToolCallBody
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentkit_runtime.api.openai.errors import ApiError
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.text.request_text import is_unicode
 
 MessageRole = Literal["system", "developer", "user", "assistant", "tool"]

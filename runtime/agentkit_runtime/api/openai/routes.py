@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
+from agentkit_runtime.api.answering import Answer
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
-from agentkit_runtime.api.openai.errors import ApiError
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
+from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import DONE, ClientGone, EventStream, event, while_connected
-from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.reply import ChatStream, abort_all, merged
 
-if TYPE_CHECKING:
-    from agentkit_runtime.service import ChatService
-
-_TENANT = "default"
-"""Every caller is the same tenant until the server knows credentials."""
-
-_CLIENT_GONE_STATUS = 499
+CLIENT_GONE_STATUS = 499
 """Nobody reads it; access logs do (the number is nginx's)."""
 
 
 class OpenAiRoutes:
-    """The routes, bound to one service. `model_ids` are the names requests may use."""
+    """The routes, bound to one server."""
 
-    def __init__(
-        self, service: ChatService, model_ids: Sequence[str], clock: Callable[[], float]
-    ) -> None:
-        self._service = service
-        self._model_ids = tuple(model_ids)
-        self._clock = clock
-        self._started_s = int(clock())
+    def __init__(self, site: Site) -> None:
+        self._site = site
         self.router = APIRouter(prefix="/v1")
         self.router.add_api_route(
             "/chat/completions",
@@ -56,68 +42,52 @@ class OpenAiRoutes:
 
     async def create_chat_completion(self, body: ChatCompletionBody, request: Request) -> Response:
         """Answer a chat, streamed or whole. Ends at once when the client disconnects."""
-        self._check_model(body.model)
+        site = self._site
+        site.check_model(body.model)
         heading = Heading(
-            id=f"chatcmpl-{uuid.uuid4().hex}",
-            created_s=int(self._clock()),
-            model=self._model_ids[0],
-            fingerprint=self._service.fingerprint,
+            id=new_id("chatcmpl-"),
+            created_s=int(site.clock()),
+            model=site.model,
+            fingerprint=site.service.fingerprint,
         )
-        chat, n = decode(body, request_id=heading.id, tenant=_TENANT), body.n or 1
+        n = body.n or 1
+        chat = decode(body, request_id=heading.id)
+        if body.stream:
+            usage = body.stream_options is not None and body.stream_options.include_usage
+            # Opened here and not in the stream: a refused request gets its status, not a 200.
+            answer = await site.open(request, chat, id=heading.id, n=n)
+            encoder = ManyChunks(heading, n, include_usage=usage)
+            return EventStream(_events(answer, encoder), on_close=answer.close)
+
+        async def work() -> Response:
+            answer = await site.open(request, chat, id=heading.id, n=n)
+            return JSONResponse(encode_completions(heading, await answer.collect()))
+
         try:
-            if body.stream:
-                usage = body.stream_options is not None and body.stream_options.include_usage
-                return await self._stream(chat, ManyChunks(heading, n, include_usage=usage), n)
-            answers = await while_connected(request.receive, self._collect(chat, n))
+            return await while_connected(request.receive, work())
         except ClientGone:
-            return Response(status_code=_CLIENT_GONE_STATUS)
-        return JSONResponse(encode_completions(heading, answers))
+            return Response(status_code=CLIENT_GONE_STATUS)
 
     async def list_models(self) -> ModelList:
         """The names that requests may use."""
-        return {"object": "list", "data": [self._model(name) for name in self._model_ids]}
+        return {"object": "list", "data": [self._model(name) for name in self._site.model_ids]}
 
     async def get_model(self, model_id: str) -> ModelObject:
         """One of them."""
-        self._check_model(model_id)
+        self._site.check_model(model_id)
         return self._model(model_id)
-
-    async def _collect(self, chat: ChatRequest, n: int) -> list[list[ChatEvent]]:
-        answers: list[list[ChatEvent]] = [[] for _ in range(n)]
-        streams = await self._service.open_many(chat, n)
-        try:
-            async with aclosing(merged(streams)) as events:
-                async for index, found in events:
-                    answers[index].append(found)
-        finally:
-            abort_all(streams)
-        return answers
-
-    async def _stream(self, chat: ChatRequest, encoder: ManyChunks, n: int) -> Response:
-        # Opened here and not in the body: a refused request must get its status, not a 200.
-        streams = await self._service.open_many(chat, n)
-        return EventStream(_events(streams, encoder), on_close=lambda: abort_all(streams))
-
-    def _check_model(self, name: str) -> None:
-        if name not in self._model_ids:
-            raise ApiError(
-                f"the model {name!r} is not served here; known: {', '.join(self._model_ids)}",
-                status=404,
-                param="model",
-                code="model_not_found",
-            )
 
     def _model(self, name: str) -> ModelObject:
         return {
             "id": name,
             "object": "model",
-            "created": self._started_s,
+            "created": int(self._site.started_s),
             "owned_by": "agentkit-radix",
         }
 
 
-async def _events(streams: Sequence[ChatStream], encoder: ManyChunks) -> AsyncIterator[bytes]:
-    async with aclosing(merged(streams)) as events:
+async def _events(answer: Answer, encoder: ManyChunks) -> AsyncIterator[bytes]:
+    async with aclosing(answer.events()) as events:
         async for index, found in events:
             for document in encoder.encode(index, found):
                 yield event(document)

@@ -1,0 +1,94 @@
+"""What an API answers when it cannot do what was asked, before it has any dialect's shape.
+
+Clients branch on `code` and `param`, so both are filled wherever they are known. The text never
+echoes the request's body, a key, or another tenant's data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from agentkit_runtime.errors import (
+    EngineStopped,
+    NotCached,
+    PinRefused,
+    PromptTooLong,
+    RequestRejected,
+    RuntimeFault,
+)
+
+
+class ApiError(Exception):
+    """A failure with its HTTP status. `param` is the path of the offending field."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        """`retry_after_s`: seconds after which trying again makes sense; None says nothing."""
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.param = param
+        self.code = code
+        self.retry_after_s = retry_after_s
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the answer. Retry-After is in whole seconds, rounded up (RFC 9110, 10.2.3)."""
+        if self.retry_after_s is None:
+            return {}
+        return {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}
+
+
+def from_fault(fault: RuntimeFault, wire_field: Callable[[str], str]) -> ApiError:
+    """The runtime's own errors. `wire_field` says what a dialect calls a field of `ChatRequest`."""
+    match fault:
+        case RequestRejected():
+            long = isinstance(fault, PromptTooLong)
+            return ApiError(
+                str(fault),
+                param=None if fault.field is None else wire_field(fault.field),
+                code="context_length_exceeded" if long else "invalid_value",
+            )
+        case EngineStopped():
+            return ApiError(str(fault), status=503, code="engine_stopped", retry_after_s=1)
+        case NotCached():
+            return ApiError(str(fault), status=409, code="not_cached")
+        case PinRefused():
+            return ApiError(str(fault), status=409, code="pin_quota_exceeded")
+        case _:
+            return ApiError(str(fault), status=500)
+
+
+def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
+    """Pydantic's findings. The deepest one is reported: a union also reports what it almost was."""
+    located = [(_path(error.get("loc")), str(error.get("msg"))) for error in errors]
+    path, message = max(located, key=lambda found: len(found[0]))
+    param = _dotted(path) or None
+    where = f"{param}: " if param else ""
+    return ApiError(f"{where}{message}", param=param, code="invalid_value")
+
+
+def _path(location: object) -> tuple[str | int, ...]:
+    """Drop the parts of a pydantic location that name a type and not a field."""
+    parts = location if isinstance(location, tuple | list) else ()
+    named = [part for part in parts if isinstance(part, int) or part.isidentifier()]
+    return tuple(part for part in named if part not in {"body", "str"} and not _is_model(part))
+
+
+def _is_model(part: str | int) -> bool:
+    """Models are named in CamelCase, fields of every dialect begin with a small letter."""
+    return isinstance(part, str) and part[:1].isupper()
+
+
+def _dotted(path: tuple[str | int, ...]) -> str:
+    """`("messages", 0, "role")` -> `messages[0].role`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
