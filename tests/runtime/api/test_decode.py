@@ -47,7 +47,7 @@ def test_a_bare_request_is_greedy_and_unbounded() -> None:
 
     assert request.messages == (ChatMessage(role="user", content="hi"),)
     assert (request.sampling.temperature, request.sampling.max_tokens) == (0.0, None)
-    assert (request.tenant, request.request_id) == ("t", "r")
+    assert (request.tenant, request.request_id) == ("default", "r")
 
 
 def test_developer_messages_are_system_messages() -> None:

@@ -12,6 +12,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.encode import ChunkEncoder, Heading, encode_completion
+from agentkit_runtime.api.openai.errors import error_body
 from agentkit_runtime.api.sse import event
 from agentkit_runtime.chat import (
     ChatEvent,
@@ -114,7 +115,7 @@ def test_a_failed_generation_is_an_error_and_not_an_answer(reason: str, status: 
     (document,) = ChunkEncoder(heading=HEADING, include_usage=True).encode(failed)
 
     assert raised.value.status == status
-    assert document == raised.value.body()
+    assert document == error_body(raised.value)
 
 
 def splits(text: str) -> st.SearchStrategy[list[str]]:
