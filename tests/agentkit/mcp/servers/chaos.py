@@ -1,9 +1,10 @@
-"""An MCP server that does everything wrong, by chance: `chaos.py SEED FOLDER`.
+"""An MCP server that does everything wrong, by chance: `chaos.py SEED FOLDER [steady]`.
 
 It lists its tools in another order and with other key orders each time, changes them while it runs
-and over its deaths, and answers calls late, never, twice, broken, or with twenty megabytes. What it
-offers now is in FOLDER, as are the ids of all processes that it ever had. Standard library only:
-it starts in milliseconds, and can do what no SDK would let it do.
+and over its deaths, and answers calls late, never, twice, broken, or with twenty megabytes;
+`steady` means that it changes them only when it is called. What it offers now is in FOLDER, as are
+all lists that it ever sent and the ids of all processes that it ever had. Standard library only: it
+starts in milliseconds, and can do what no SDK would let it do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from pathlib import Path
 
 SEED, FOLDER = sys.argv[1], Path(sys.argv[2])
+IS_STEADY = sys.argv[3:] == ["steady"]
 OUT = sys.stdout.buffer
 STATE = FOLDER / "state.json"
 N_STARTS = len((FOLDER / "pids").read_text().split()) if (FOLDER / "pids").exists() else 0
@@ -68,6 +70,8 @@ def tools() -> list[dict]:
             schema["properties"][f"option_{number}"] = {"type": "integer", "default": number}
         described = f"Does {name}." + (" Better than before." if version else "")
         listed.append({"name": name, "description": described, "inputSchema": schema})
+    with open(FOLDER / "listed", "a") as lists:
+        lists.write(json.dumps(listed) + "\n")
     CHANCE.shuffle(listed)
     return listed
 
@@ -77,7 +81,8 @@ def change() -> str:
     now = state()
     kind = CHANCE.choice(("add", "remove", "schema", "nothing"))
     if kind == "add":
-        now["extra"].append(f"extra_{len(now['extra'])}_{CHANCE.randrange(1_000)}")
+        sign = CHANCE.choice("_.- ")  # some are no legal names, and sort elsewhere when they are
+        now["extra"].append(f"extra{sign}{len(now['extra'])}{sign}{CHANCE.randrange(1_000)}")
     elif kind == "remove" and now["extra"]:
         now["extra"].pop(CHANCE.randrange(len(now["extra"])))
     elif kind == "schema":
@@ -153,11 +158,25 @@ def broken(request: dict, given: str) -> None:
     answer(request, CHANCE.choice(results))
 
 
+CHILD = """
+import subprocess, sys, time
+sleeps = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
+print(subprocess.Popen(sleeps, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL).pid, flush=True)
+time.sleep(600)
+"""
+
+
 def child(request: dict, given: str) -> None:
+    """Leave a child and a grandchild: as they come, unmarked, or away from the group."""
+    hiding = CHANCE.choice(({}, {"env": {}}, {"start_new_session": True}))
     started = subprocess.Popen(
-        [sys.executable, "-S", "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL
+        [sys.executable, "-S", "-c", CHILD],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        **hiding,
     )
     remember(started.pid)
+    remember(int(started.stdout.readline()))
     answer(request, text("started"))
 
 
@@ -195,7 +214,7 @@ def handle(message: dict) -> None:
             result = {"protocolVersion": version, "capabilities": able, "serverInfo": info}
             answer(message, result)
         case "tools/list":
-            if CHANCE.random() < 0.2:
+            if not IS_STEADY and CHANCE.random() < 0.2:
                 change()
             answer(message, {"tools": tools()})
         case "tools/call":

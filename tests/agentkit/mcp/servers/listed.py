@@ -3,8 +3,8 @@
 The file is JSON: {"tools": {name: {"description": ..., "schema": ...}}, "ttl_ms": ..., "page": ...,
 "announces": ..., "noise": ...}. It is read anew for each list. What the spec leaves open is at
 random: the order of tools, and of keys at any depth. Calls: `announce` says that the list has
-changed, before its answer; `later` says so some milliseconds after it; `crash` ends the server; any
-other tool that is listed answers its arguments.
+changed, before its answer; `later` says so some milliseconds after it; `crash` ends the server with
+the file's `last_words`; any other tool that is listed answers its arguments.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ def announce_later() -> None:
 def call(params: dict) -> dict:
     name = params["name"]
     if name == "crash":
+        sys.stderr.write(settings().get("last_words", ""))
+        sys.stderr.flush()
         os._exit(7)
     if name not in settings()["tools"]:
         return {"error": {"code": -32602, "message": f"Unknown tool: {name}"}}

@@ -131,12 +131,12 @@ def stable_on_wire(data: bytes, layout: Layout) -> list[tuple[str, str]]:
 
 
 def _pieces(data: bytes) -> list[tuple[str, str]]:
-    body = dict(_members(data.decode()))
-    found = [("tools", text) for text in _elements(body.get("tools", "[]"))]
-    found += [("system", text) for text in _elements(body.get("system", "[]"))]
-    for message in _elements(body["messages"]):
-        parts = dict(_members(message))
-        found += [(json.loads(parts["role"]), text) for text in _elements(parts["content"])]
+    body = dict(members(data.decode()))
+    found = [("tools", text) for text in elements(body.get("tools", "[]"))]
+    found += [("system", text) for text in elements(body.get("system", "[]"))]
+    for message in elements(body["messages"]):
+        parts = dict(members(message))
+        found += [(json.loads(parts["role"]), text) for text in elements(parts["content"])]
     return found
 
 
@@ -150,7 +150,8 @@ def _skip(text: str, at: int) -> int:
     return match.end()
 
 
-def _members(text: str) -> Iterator[tuple[str, str]]:
+def members(text: str) -> Iterator[tuple[str, str]]:
+    """The members of a JSON object, their values as they are written."""
     at = _skip(text, 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, at)
@@ -160,7 +161,8 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
         at = _skip(text, at)
 
 
-def _elements(text: str) -> Iterator[str]:
+def elements(text: str) -> Iterator[str]:
+    """The elements of a JSON array as they are written."""
     at = _skip(text, 1)
     while text[at] != "]":
         _, end = _DECODER.raw_decode(text, at)
