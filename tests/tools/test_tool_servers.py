@@ -89,6 +89,17 @@ async def test_a_listing_is_sorted_described_bounded_and_says_what_changes(name,
             assert_bounded(schema, f"{tool.name}.{argument}")
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("name", WRITING)
+async def test_no_client_is_promised_news_of_lists_that_never_change(name, mode, folder):
+    with built(name, folder) as server:
+        async with asyncio.timeout(30), Client(server, mode=mode) as client:
+            said = client.server_capabilities
+    assert not said.tools.list_changed
+    assert not any(getattr(part, "list_changed", False) for part in (said.prompts, said.resources))
+    assert not getattr(said.resources, "subscribe", False)
+
+
 @pytest.mark.parametrize("name", WRITING)
 async def test_every_provider_takes_the_tools_as_they_are(name, folder):
     with built(name, folder) as server:

@@ -111,13 +111,17 @@ def strict_tool(
 
 
 def make_server(name: str, instructions: str, tools: Iterable[Tool]) -> MCPServer:
-    """A server whose listing is sorted by name and may be kept by clients for an hour."""
+    """A server whose listing is sorted by name and may be kept by clients for an hour.
+
+    It never changes, and no client is promised news of it: one that waits for news waits in vain.
+    """
     return MCPServer(
         name,
         version=_version(),
         instructions=instructions,
         tools=sorted(tools, key=lambda tool: tool.name),
         cache_hints={"tools/list": CacheHint(ttl_ms=_LIST_TTL_MS, scope="public")},
+        subscriptions=False,
         log_level="WARNING",
     )
 
