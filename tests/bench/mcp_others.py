@@ -37,7 +37,7 @@ class Other:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Of each request over HTTP."""
     call: tuple[str, Mapping[str, object]] | None = None
-    """A tool and its arguments; None: what it does needs a service that is not here."""
+    """A tool and its arguments; None: what it does needs a browser."""
     answer: str = ""
     """A part of what the call answers."""
 
@@ -53,10 +53,10 @@ class Other:
 
 
 _ATLASSIAN = {
-    "JIRA_URL": "http://127.0.0.1:9",
+    "JIRA_URL": "{site}",
     "JIRA_USERNAME": "nobody",
     "JIRA_API_TOKEN": "none",
-    "CONFLUENCE_URL": "http://127.0.0.1:9/wiki",
+    "CONFLUENCE_URL": "{site}/wiki",
     "CONFLUENCE_USERNAME": "nobody",
     "CONFLUENCE_API_TOKEN": "none",
 }
@@ -145,7 +145,9 @@ OTHERS = (
         source="npm",
         package="@zereight/mcp-gitlab@latest",
         program="mcp-gitlab",
-        env={"GITLAB_PERSONAL_ACCESS_TOKEN": "none", "GITLAB_API_URL": "http://127.0.0.1:9/api/v4"},
+        env={"GITLAB_PERSONAL_ACCESS_TOKEN": "none", "GITLAB_API_URL": "{site}/api/v4"},
+        call=("get_project", {"project_id": "1"}),
+        answer="Harbour museum",
     ),
     Other(
         name="git",
@@ -193,6 +195,8 @@ OTHERS = (
         package="mcp-atlassian",
         program="mcp-atlassian",
         env=_ATLASSIAN,
+        call=("jira_get_all_projects", {}),
+        answer="Harbour museum",
     ),
     Other(
         name="atlassian (HTTP)",
@@ -203,6 +207,8 @@ OTHERS = (
         env=_ATLASSIAN | {"PYTHONHASHSEED": "0"},  # as `McpServer` sets it for what it starts
         path="/mcp",
         headers={"Authorization": "Basic bm9ib2R5QGV4YW1wbGUub3JnOm5vbmU="},
+        call=("jira_get_all_projects", {}),
+        answer="Harbour museum",
     ),
 )
 

@@ -1,16 +1,25 @@
-"""What servers by others work on: a folder with a Git repository, and a small web site."""
+"""What servers by others work on: a folder with a Git repository, and a small web site.
+
+The site also answers, as far as one call needs it, like the services that some servers speak to.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 _PAGE = b"<html><body><h1>Harbour museum</h1><p>Closed on Mondays.</p></body></html>"
+_SERVICES: Mapping[str, object] = {
+    "/api/v4/projects/1": {"id": 1, "name": "boats", "description": "Harbour museum"},  # GitLab
+    "/rest/api/2/myself": {"accountId": "1", "displayName": "Nobody"},  # Jira
+    "/rest/api/2/project": [{"id": "1", "key": "BOAT", "name": "Harbour museum"}],
+}
 
 
 def work_folder(folder: Path) -> Path:
@@ -40,12 +49,14 @@ def serve_site() -> Iterator[str]:
 
 class _Page(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        """Answer with the only page there is."""
+        """Answer as a service where there is one at the path, else with the only page there is."""
+        found = _SERVICES.get(self.path.partition("?")[0])
+        body = _PAGE if found is None else json.dumps(found).encode()
         self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(_PAGE)))
+        self.send_header("Content-Type", "text/html" if found is None else "application/json")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(_PAGE)
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
