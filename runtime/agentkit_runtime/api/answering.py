@@ -71,6 +71,9 @@ class Watcher(Protocol):
 class Ticket(Protocol):
     """A request's place in the server."""
 
+    def opened(self) -> None:
+        """The engine has the request. Not called when it was refused on the way there."""
+
     def event(self, index: int, event: ChatEvent) -> None:
         """Answer `index` went on."""
 
@@ -98,6 +101,9 @@ class OpenGate:
 
 
 class _NoTicket:
+    def opened(self) -> None:
+        pass
+
     def event(self, index: int, event: ChatEvent) -> None:
         pass
 
@@ -155,6 +161,7 @@ class Answering:
             ticket.leave()
             watches.closed(error)
             raise
+        ticket.opened()
         return Answer(streams, ticket, watches)
 
 

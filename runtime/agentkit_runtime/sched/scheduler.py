@@ -146,6 +146,7 @@ class Scheduler:
         oldest = self.waiting.oldest()
         return SchedulerStats(
             waiting={priority: self.waiting.counts[priority] for priority in Priority},
+            waiting_tokens=self.waiting.n_tokens,
             running=len(self.running),
             prefilling=len(self._lanes.prefills()),
             following=sum(follows(s) for s in self.waiting),

@@ -14,6 +14,9 @@ class SchedulerStats:
 
     waiting: Mapping[Priority, int]
     """Sequences that wait, by class."""
+    waiting_tokens: int = 0
+    """Their tokens that have to be computed, as far as was known when they came; what several of
+    them share counts for each."""
     running: int
     """Sequences that hold slots."""
     prefilling: int

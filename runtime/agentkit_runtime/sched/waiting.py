@@ -26,6 +26,9 @@ class WaitingQueue:
         """Heap of arrivals, with those of sequences that have left."""
         self.counts: Counter[Priority] = Counter()
         """Sequences by class."""
+        self._tokens: dict[int, int] = {}
+        self.n_tokens = 0
+        """What they have to compute, as it was known when they came."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -41,6 +44,8 @@ class WaitingQueue:
         """Queue a sequence at its rank."""
         self._members[sequence.arrival] = sequence
         self.counts[sequence.priority] += 1
+        self._tokens[sequence.arrival] = max(0, sequence.length - sequence.matched)
+        self.n_tokens += self._tokens[sequence.arrival]
         self._insert(sequence)
         if len(self._by_age) > 2 * len(self._members) + 64:  # most of it has left
             self._by_age = sorted(self._members)
@@ -51,6 +56,7 @@ class WaitingQueue:
         """Take a sequence out; it must be here."""
         del self._members[sequence.arrival]
         self.counts[sequence.priority] -= 1
+        self.n_tokens -= self._tokens.pop(sequence.arrival)
         self._extract(sequence)
 
     def rerank(self, sequence: Sequence, rank: float) -> None:
