@@ -103,7 +103,7 @@ def hand_over(run: RunState) -> HandedOff | None:
         unread_tokens=0 if member.model is before.model else _n_tokens(run.context),
     )
     run.take_over(member)
-    run.context = run.context.append(arrival(member, run.context))
+    run.context = run.context.append(arrival(run))
     return event
 
 

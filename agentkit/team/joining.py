@@ -6,7 +6,7 @@ role is a message at the end. What it may call is a mask over the same tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,9 @@ from agentkit.toolset import Tool, Toolset
 if TYPE_CHECKING:
     from agentkit.saved import SavedRun
     from agentkit.state import RunState
+
+_ONLY = "\n\nOf the tools you may now call these only: "
+_NONE = "\n\nCall no tools now."
 
 
 def joined(host: Member, other: Member) -> Member:
@@ -42,7 +45,7 @@ def joined(host: Member, other: Member) -> Member:
         builder=host.builder,
     )
     is_its_own = _said_by(host) == _said_by(other)
-    return member if is_its_own else replace(member, role_message=_role_message(other, member))
+    return member if is_its_own else replace(member, role_text=_role_text(other))
 
 
 def _of_both(shown: Tool, others: Toolset) -> Tool:
@@ -51,18 +54,20 @@ def _of_both(shown: Tool, others: Toolset) -> Tool:
     return own if own is not None and own.spec.bytes == shown.spec.bytes else shown
 
 
-def arrival(member: Member, context: Context) -> UserMessage:
-    """Return what a conversation is told when an agent takes it over.
+def arrival(run: RunState) -> UserMessage:
+    """Return what a conversation is told when an agent has taken it over.
 
-    Its role, if the conversation does not have that yet.
+    Its role, if the conversation does not have that yet, and which of the tools it may call that
+    are there by now.
     """
-    role = member.role_message
-    if role is not None and role not in context.messages:
-        return role
+    member, tools = run.member, _tools_text(run.own_tools)
+    role = member.role_text
+    if role is not None and not _is_said(role, run.context):
+        return UserMessage.of(role + tools)
     where = "at the beginning" if role is None else "when you were it before"
     return UserMessage.of(
         f"From here on you are the agent {member.name!r} again. What you were told of your role "
-        f"{where} holds.{_tools_text(member)}"
+        f"{where} holds.{tools}"
     )
 
 
@@ -89,18 +94,24 @@ def found_below(parent: Member, saved: SavedRun) -> Member | None:
 
 def keep_role(run: RunState) -> None:
     """Say the role once more, if it is in no message any more: after a summary."""
-    role = run.member.role_message
-    if role is not None and role not in run.context.messages:
-        run.context = run.context.append(role)
+    role = run.member.role_text
+    if role is not None and not _is_said(role, run.context):
+        run.context = run.context.append(UserMessage.of(role + _tools_text(run.own_tools)))
 
 
-def _role_message(other: Member, member: Member) -> UserMessage:
+def _is_said(role: str, context: Context) -> bool:
+    """Whether a message tells the role, with whatever tools there were then."""
+    said = (each.text for each in context.messages if isinstance(each, UserMessage))
+    return any(text.startswith(role) and _is_tools_text(text[len(role) :]) for text in said)
+
+
+def _role_text(other: Member) -> str:
     parts = [
         f"From here on you are the agent {other.name!r}. What you were told of another role before "
         "does not bind you any more.",
         *_texts(other),
     ]
-    return UserMessage.of("\n\n".join(parts) + _tools_text(member))
+    return "\n\n".join(parts)
 
 
 def _texts(other: Member) -> Iterator[str]:
@@ -118,11 +129,14 @@ def _texts(other: Member) -> Iterator[str]:
                 yield f"Document {uri!r}:\n{text}"
 
 
-def _tools_text(member: Member) -> str:
+def _tools_text(own: Collection[str]) -> str:
     """Where a provider has no masks, this is how the model knows what it may call."""
-    names = ", ".join(sorted(member.own_tools))
-    only = f"Of the tools you may now call these only: {names}." if names else "Call no tools now."
-    return f"\n\n{only}"
+    return f"{_ONLY}{', '.join(sorted(own))}." if own else _NONE
+
+
+def _is_tools_text(text: str) -> bool:
+    """Whether this is one, of whichever tools."""
+    return text == _NONE or (text.startswith(_ONLY) and "\n" not in text[len(_ONLY) :])
 
 
 def _said_by(member: Member) -> tuple[object, list[str]]:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from agentkit.blocks import UserMessage
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
@@ -50,7 +49,7 @@ class Member:
     """Names of the children whose runs begin from this agent's conversation."""
     desk: Mapping[str, Member] = field(default_factory=dict, repr=False)
     """All that its conversations may be handed to, itself among them; empty without handoffs."""
-    role_message: UserMessage | None = None
+    role_text: str | None = None
     """What tells it its role, in a conversation whose front is another's."""
     served: ServedTools | None = field(default=None, repr=False)
     """The team's MCP servers, while they are connected."""

@@ -10,6 +10,7 @@ from agentkit import (
     Agent,
     ApprovalRequired,
     Approve,
+    CompactionRule,
     ContextMismatch,
     MemoryJournal,
     PausedRun,
@@ -120,6 +121,76 @@ async def test_after_a_handoff_the_other_calls_what_came_later_if_it_may(tool_fi
     assert json.loads(result_texts(result)[-1])["name"] == "alpha"
     assert added(result.context) == [("s__alpha",)]
     assert_prefix_stable(model.calls)
+
+
+async def test_after_a_handoff_the_other_is_told_what_it_may_call_of_what_came_later(tool_file):
+    """Also when the conversation comes back, and its role is not said twice for that."""
+    server = tool_file.server()
+    second = Agent(
+        name="second", instructions="You go on.", tools=[server], handoffs=["first", "third"]
+    )
+    third = Agent(name="third", instructions="You only look on.", handoffs=["second"])
+    model = ScriptedModel(
+        {
+            "first": [set_then(tool_file, MORE, ANNOUNCE), Call("handoff_to_second"), "done"],
+            "second": [
+                set_then(tool_file, (*MORE, "beta"), ANNOUNCE),
+                Call("handoff_to_third"),
+                Call("handoff_to_first"),
+            ],
+            "third": [Call("handoff_to_second")],
+        },
+        takes_tools=True,
+    )
+    agents = (second, third)
+    first = Agent(
+        model=model, name="first", instructions="You begin.", tools=[server], handoffs=agents
+    )
+    result = await first.run("x")
+
+    told = [
+        (message.text.split("'")[1], message.text.rpartition("\n\n")[2].partition(": ")[2])
+        for message in result.context.messages
+        if message.kind == "user" and "From here on" in message.text
+    ]
+    of_server = "s__announce, s__crash, s__echo."
+    with_alpha = of_server.replace("s__announce", "s__alpha, s__announce")
+    with_beta = with_alpha.replace("s__crash", "s__beta, s__crash")
+    assert told == [
+        ("second", f"handoff_to_first, handoff_to_third, {with_alpha}"),
+        ("third", "handoff_to_second."),
+        ("second", f"handoff_to_first, handoff_to_third, {with_beta}"),
+        ("first", f"handoff_to_second, handoff_to_third, {with_beta}"),
+    ]
+    assert sum("You go on." in m.text for m in result.context.messages if m.kind == "user") == 1
+    assert_prefix_stable(model.calls)
+
+
+async def test_a_role_of_before_a_summary_is_said_again_with_the_tools_of_now(tool_file):
+    server = tool_file.server()
+    second = Agent(
+        name="second",
+        instructions="You go on.",
+        tools=[server],
+        handoffs=["first"],
+        compaction=CompactionRule(trigger_tokens=1_000, keep_turns=1, summary_tokens=50),
+    )
+    model = ScriptedModel(
+        {
+            "first": [Call("handoff_to_second")],
+            "second": [set_then(tool_file, MORE, ANNOUNCE), "word " * 3_000, "summary", "done"],
+        },
+        takes_tools=True,
+    )
+    first = Agent(
+        model=model, name="first", instructions="You begin.", tools=[server], handoffs=[second]
+    )
+    one = await first.run("x")
+    two = await first.run("y", context=one.context)
+
+    roles = [m for m in two.context.messages if m.kind == "user" and "You go on." in m.text]
+    assert len(roles) == 1
+    assert "only: handoff_to_first, s__alpha, s__announce, s__crash, s__echo." in roles[0].text
 
 
 async def test_a_run_that_waited_goes_on_in_another_process_with_what_came_later(tool_file):
