@@ -6,7 +6,8 @@ caller     who sends a request: authentication and roles
 labels     session, tags, priority and deadline from headers
 answering  one way from a request to its events: gate, service, watchers
 failure    `ApiError`, before it has a dialect's shape; dialect: which shape at which path
-body_limit refuses bodies that are too large
+body_limit bodies that are too large or do not come; connections: those held open for nothing
+health     probes; starting: what is served before the model is; draining: the end of a server
 sse        server-sent events written by hand; stops work the moment the client is gone
 openai/    the OpenAI dialect: request models, decode to `ChatRequest`, encode `ChatEvent`s, errors
 

@@ -119,6 +119,7 @@ class Answering:
     gate: Gate = field(default_factory=OpenGate)
     watchers: tuple[Watcher, ...] = ()
     clock: Callable[[], float] = time.monotonic
+    _open: set[Answer] = field(default_factory=set, init=False, repr=False, compare=False)
 
     async def open(
         self,
@@ -162,16 +163,32 @@ class Answering:
             watches.closed(error)
             raise
         ticket.opened()
-        return Answer(streams, ticket, watches)
+        answer = Answer(streams, ticket, watches, self._open.discard)
+        self._open.add(answer)
+        return answer
+
+    def abort_all(self) -> int:
+        """Abort all answers that run; each ends with an event that says so. Returns how many."""
+        answers = list(self._open)
+        for answer in answers:
+            answer.abort()
+        return len(answers)
 
 
 class Answer:
     """The answers to one request while they are generated. Close it, however it ends."""
 
-    def __init__(self, streams: Sequence[ChatStream], ticket: Ticket, watches: Watches) -> None:
+    def __init__(
+        self,
+        streams: Sequence[ChatStream],
+        ticket: Ticket,
+        watches: Watches,
+        on_close: Callable[[Answer], None],
+    ) -> None:
         self._streams = streams
         self._ticket = ticket
         self._watches = watches
+        self._on_close = on_close
         self._closed = False
 
     @property
@@ -202,11 +219,16 @@ class Answer:
             self.close()
         return answers
 
+    def abort(self) -> None:
+        """Stop what still runs; who reads the events is told so by their last one."""
+        abort_all(self._streams)
+
     def close(self, failure: BaseException | None = None) -> None:
         """Stop what still runs and give its place back. Idempotent."""
         if self._closed:
             return
         self._closed = True
+        self._on_close(self)
         abort_all(self._streams)
         self._ticket.leave()
         self._watches.closed(failure)

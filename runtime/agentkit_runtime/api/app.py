@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from agentkit_runtime.api.answering import Answering, Gate, OpenGate, Watcher
@@ -16,15 +16,15 @@ from agentkit_runtime.api.body_limit import DEFAULT_MAX_BODY_BYTES, BodyLimit
 from agentkit_runtime.api.caller import Authentication, Authenticator, NoKeys
 from agentkit_runtime.api.dialect import dialect_of
 from agentkit_runtime.api.failure import ApiError, from_fault, from_validation
+from agentkit_runtime.api.health import PATHS as OPEN_PATHS
+from agentkit_runtime.api.health import health_routes
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
 from agentkit_runtime.api.site import Site
 from agentkit_runtime.errors import RuntimeFault
+from agentkit_runtime.governing.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
     from agentkit_runtime.service import ChatService
-
-OPEN_PATHS = frozenset({"/health"})
-"""Served without a key."""
 
 
 def create_app(
@@ -35,10 +35,13 @@ def create_app(
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
     authenticator: Authenticator | None = None,
     gate: Gate | None = None,
+    lifecycle: Lifecycle | None = None,
     watchers: Sequence[Watcher] = (),
     more: Sequence[Callable[[Site], APIRouter]] = (),
 ) -> FastAPI:
     """Build the application. It does not own `service`: closing the engine is the caller's.
+
+    `app.state.site` is the `Site` that its endpoints share.
 
     Args:
         service: answers the requests.
@@ -48,6 +51,7 @@ def create_app(
         max_body_bytes: larger request bodies are answered with 413.
         authenticator: knows callers; by default everybody may do everything.
         gate: decides which requests may run now; by default all.
+        lifecycle: what probes are told; by default the server is ready.
         watchers: follow all requests.
         more: further groups of endpoints, each made from what the server's endpoints share.
     """
@@ -63,22 +67,13 @@ def create_app(
     app.add_middleware(
         Authentication, authenticator=authenticator or NoKeys(), open_paths=OPEN_PATHS
     )
+    app.state.site = site
     _install_error_handlers(app)
     app.include_router(OpenAiRoutes(site).router)
     for group in more:
         app.include_router(group(site))
-    app.add_api_route("/health", _health(site), methods=["GET"], response_model=None)
+    app.include_router(health_routes(site, lifecycle or Lifecycle("ready")))
     return app
-
-
-def _health(site: Site) -> Callable[[], object]:
-    async def health() -> Response:
-        """200 while the engine can take requests, else 503."""
-        if site.service.healthy:
-            return JSONResponse({"status": "ok", "model": site.model})
-        return JSONResponse({"status": "stopped", "model": site.model}, status_code=503)
-
-    return health
 
 
 def _install_error_handlers(app: FastAPI) -> None:
