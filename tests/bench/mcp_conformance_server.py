@@ -11,21 +11,24 @@ import asyncio
 import base64
 import json
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import uvicorn
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
-from mcp.server.mcpserver import Context
+from mcp.server.mcpserver import Context, Elicit, Resolve, Sample
 from mcp.server.mcpserver.prompts.base import Message, UserMessage
 from mcp_types import (
     AudioContent,
     Completion,
+    CreateMessageResult,
     EmbeddedResource,
     ImageContent,
+    SamplingMessage,
     TextContent,
     TextResourceContents,
 )
+from pydantic import BaseModel
 
 from agentkit import Agent
 from agentkit.serving import http_app, serve_mcp
@@ -39,6 +42,19 @@ WAV = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
 HINT = CacheHint(ttl_ms=60_000, scope="public")
 
 
+class Name(BaseModel):
+    name: str
+
+
+def which_name() -> Elicit[Name]:
+    return Elicit("What is your name?", Name)
+
+
+def words() -> Sample:
+    said = SamplingMessage(role="user", content=TextContent(text="Say a word."))
+    return Sample([said], max_tokens=10)
+
+
 def resource(uri: str, text: str, mime: str = "text/plain") -> EmbeddedResource:
     return EmbeddedResource(resource=TextResourceContents(uri=uri, mime_type=mime, text=text))
 
@@ -49,6 +65,8 @@ def fixture() -> MCPServer:
     hints: Any = dict.fromkeys((*methods, "resources/read", "server/discover"), HINT)
     server = MCPServer("conformance", version="1", cache_hints=hints)
     _add_tools(server)
+    _add_asking_tools(server)
+    _add_changing_tools(server)
     _add_resources(server)
     _add_prompts(server)
     return server
@@ -95,6 +113,48 @@ def _add_tools(server: MCPServer) -> None:
         for done in (0, 50, 100):
             await ctx.report_progress(done, 100, f"Completed step {done} of 100")
             await asyncio.sleep(0.05)
+        return "done"
+
+
+def _add_asking_tools(server: MCPServer) -> None:
+    @server.tool(structured_output=False)
+    def test_missing_capability(said: Annotated[CreateMessageResult, Resolve(words)]) -> str:
+        """Needs a client that samples."""
+        return "done"
+
+    @server.tool(structured_output=False)
+    def test_streaming_elicitation(given: Annotated[Name, Resolve(which_name)]) -> str:
+        """Needs a client that asks its user."""
+        return f"Hello, {given.name}."
+
+    @server.tool(structured_output=False)
+    async def test_logging_tool(ctx: Context[Any, Any]) -> str:
+        """Logs."""
+        await ctx.info("This is a log message for testing.")
+        return "done"
+
+
+def _add_changing_tools(server: MCPServer) -> None:
+    def added() -> str:
+        """Is there since a call."""
+        return "done"
+
+    @server.tool(structured_output=False)
+    async def test_trigger_tool_change(ctx: Context[Any, Any]) -> str:
+        """Adds a tool, or takes it away."""
+        if any(each.name == "added" for each in await server.list_tools()):
+            server.remove_tool("added")
+        else:
+            server.add_tool(added)
+        await ctx.notify_tools_changed()
+        return "done"
+
+    @server.tool(structured_output=False)
+    async def test_trigger_prompt_change(ctx: Context[Any, Any]) -> str:
+        """Adds a prompt, or says once more that it has."""
+        if all(each.name != "added" for each in await server.list_prompts()):
+            server.prompt(name="added")(added)
+        await ctx.notify_prompts_changed()
         return "done"
 
 
