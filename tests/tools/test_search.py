@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -352,11 +354,80 @@ def test_a_query_that_takes_too_long_is_stopped(root, folder):
     tools._index.close()
 
 
-def test_a_query_waits_a_bounded_time_for_a_refresh_and_can_be_asked_again(tools):
+class SlowScan(Scan):
+    """A look at the folder that goes on for as long as a test wants."""
+
+    begun: threading.Event
+    may_end: threading.Event
+
+    def files(self):
+        yield from super().files()
+        self.begun.set()
+        assert self.may_end.wait(20)
+
+
+@pytest.mark.parametrize("file", [":memory:", "cache.db"])
+def test_what_is_asked_during_a_long_refresh_is_answered_from_the_snapshot_before(
+    root, folder, tmp_path, file
+):
+    where = file if file == ":memory:" else str(tmp_path / file)
+    scan = SlowScan(root, **LIMITS)
+    scan.begun, scan.may_end = threading.Event(), threading.Event()
+    scan.may_end.set()
+    tools = SearchTools(Index(where, str(folder), **LIMITS), scan, wait_s=0.05)
+    before = tools.search("tea"), tools.list_texts(), tools.read_text("notes/b.md", 3, 3)
+    (folder / "notes" / "b.md").write_text("No drinks.\n")
+    (folder / "new.md").write_text("Green tea.\n")
+    scan.may_end.clear()
+    scan.begun.clear()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            refreshing = pool.submit(tools.refresh)
+            assert scan.begun.wait(20)
+            during = tools.search("tea"), tools.list_texts(), tools.read_text("notes/b.md", 3, 3)
+        finally:
+            scan.may_end.set()
+        assert "1 added, 1 changed, 0 removed" in refreshing.result()
+
+    told = "a newer snapshot is being made"
+    assert [each.replace(f"; {told}", "").replace(f", {told}", "") for each in during] == [*before]
+    assert all(told in each for each in during)
+    after = tools.search("tea")
+    assert places(after) == ["new.md:1-1", "notes/deep/c.md:1-1"]
+    assert told not in after
+    tools._index.close()
+    assert [path.name for path in tmp_path.glob("cache.db*")] == ([file] if where != file else [])
+
+
+def test_a_refresh_that_is_refused_leaves_the_snapshot_before(root, folder):
+    scan = Scan(root, **LIMITS)
+    tools = SearchTools(Index(":memory:", str(folder), **LIMITS), scan)
+    before = tools.search("tea")
+    (folder / "long.txt").write_text("tea " * 5_000)
+    scan._max_text_bytes = 10_000
+    with pytest.raises(Refused, match="serve a smaller one"):
+        tools.refresh()
+    assert tools.search("tea") == before
+    tools._index.close()
+
+
+def test_two_processes_with_one_cache_file_read_while_the_other_writes(root, folder, tmp_path):
+    file = str(tmp_path / "cache.db")
+    one, other = made(root, folder, file), made(root, folder, file)
+    before = one.search("tea")
+    with closing(other._index._connected()) as writer, writer.turn("writes", 20.0):
+        writer.execute("DELETE FROM files")
+        assert one.search("tea") == before
+    assert "nothing found" in one.search("tea")
+    one._index.close()
+    other._index.close()
+
+
+def test_a_turn_that_another_thread_has_is_waited_for_a_bounded_time(tools):
     tools.search("tea")
     index = tools._index
-    with index._database.turn("writes", 20.0), tools._refreshing:  # as a refresh under way
-        index._max_seconds = 0.05
+    index._max_seconds = 0.05
+    with index._database.turn("reads", 20.0):
         for call in (lambda: tools.search("tea"), tools.list_texts):
             with pytest.raises(Refused, match="still at work here; try again in a few seconds"):
                 call()

@@ -38,6 +38,27 @@ class Database:
         """Close the connection."""
         self._connection.close()
 
+    def let_read_while_written(self) -> None:
+        """Let other connections to the file read what was there before a change, until it is done.
+
+        Two more files lie beside it then, while it is open. Where the system has no shared memory
+        for them, all take turns as before.
+        """
+        with contextlib.suppress(sqlite3.OperationalError):
+            self.execute("PRAGMA journal_mode = WAL")
+
+    def copy_from(self, other: Database, max_seconds: float) -> None:
+        """Hold what another database holds, and nothing of before.
+
+        Raises:
+            Refused: one of the two is in use for longer than that, or broken.
+        """
+        with self._waited_for(max_seconds), other._waited_for(max_seconds):
+            try:
+                other._connection.backup(self._connection)
+            except sqlite3.DatabaseError as error:
+                raise Refused(self._in_words(error)) from error
+
     def add_function(self, name: str, n_arguments: int, function: Callable[..., Any]) -> None:
         """Make a pure function known to SQL."""
         self._connection.create_function(name, n_arguments, function, deterministic=True)

@@ -14,12 +14,13 @@ ROOT may change at any time, with malice.
   `node_modules` or with `--ignore`, binary files, and files of more than 2 MiB. They are counted.
 - Nothing in a query is syntax for the database: words are quoted. A query takes at most 5 seconds,
   making a snapshot 60. Calls wait for the first snapshot to be made; while a later one is made,
-  they wait for 5 seconds and are then told to try again.
+  they wait for 5 seconds and are then answered from the one before, which they are told.
 - A snapshot holds at most 20,000 texts and `--max-mb` MiB of text, and what does not fit is refused
   as a whole: there is no half of a snapshot. Every answer is bounded in size.
 - Contents and file names are data from strangers, and a client must not take them for instructions.
-- A cache file holds the texts in the clear, readable by whoever may read that file. It has to lie
-  outside ROOT. Whoever can write to it decides what is found.
+- A cache file, and those that SQLite puts beside it, hold the texts in the clear, readable by
+  whoever may read that file. It has to lie outside ROOT. Whoever can write to it decides what is
+  found.
 
 The server speaks on stdout and logs to stderr; it ends when its stdin does. `--http` serves every
 user of this machine.
@@ -91,9 +92,10 @@ def build_server(index: Index, scan: Scan) -> MCPServer:
 class SearchTools:
     """The tools. Each returns text for a model, or raises `Refused` with what to do instead."""
 
-    def __init__(self, index: Index, scan: Scan) -> None:
+    def __init__(self, index: Index, scan: Scan, wait_s: float = MAX_SEARCH_SECONDS) -> None:
         self._index = index
         self._scan = scan
+        self._wait_s = wait_s
         self._refreshing = threading.Lock()
         self._is_begun = False
 
@@ -115,18 +117,18 @@ class SearchTools:
     ) -> str:
         """Find passages by words, best first, with file and line numbers."""
         expression = match_expression(query)
-        self._begin()
+        state = self._begin()
         snapshot, found = self._index.search(expression, within, max_results + 1, skip)
         blocks = fitting([_block(each) for each in found[:max_results]]) if found else []
         n_more = len(found) - len(blocks)
         notes = [f"{skip + 1}-{skip + len(blocks)}" if blocks else "nothing found"]
         if n_more:
             notes.append(f"there is more: skip={skip + len(blocks)}")
-        return "\n\n".join([*blocks, _noted(snapshot, notes)])
+        return "\n\n".join([*blocks, _noted(snapshot, [*notes, *state])])
 
     def list_texts(self, within: _Within = "") -> str:
         """List the files that are searched."""
-        self._begin()
+        state = self._begin()
         snapshot, paths = self._index.paths(within)
         shown = fitting(paths) if paths else []
         notes = [f"{len(shown)} of {len(paths)} files; give a folder or pattern"]
@@ -134,7 +136,7 @@ class SearchTools:
             notes = [f"{len(paths)} files"]
         if snapshot.skipped and not within:
             notes.append(f"left out: {snapshot.skipped}")
-        return "\n".join([*shown, _noted(snapshot, notes)])
+        return "\n".join([*shown, _noted(snapshot, [*notes, *state])])
 
     def read_text(
         self,
@@ -145,11 +147,12 @@ class SearchTools:
         end: End = None,
     ) -> str:
         """Read lines of a file as the snapshot has them."""
-        self._begin()
+        state = self._begin()
         snapshot, lines = self._index.lines(path)
         if lines is None:
             raise Refused(f"there is no {path!r} in the snapshot; take a path from list_texts")
-        return show_lines(path, lines, start, end, f", snapshot {snapshot.digest}")
+        note = ", ".join(["", *state, f"snapshot {snapshot.digest}"])
+        return show_lines(path, lines, start, end, note)
 
     def refresh(self) -> str:
         """Make a new snapshot of the folder. Later answers come from it."""
@@ -164,14 +167,21 @@ class SearchTools:
             f"{difference.n_changed} changed, {difference.n_removed} removed"
         )
 
-    def _begin(self) -> None:
-        """Make the first snapshot, if there is none, or wait for another call that makes it."""
-        if self._is_begun:
-            return
-        with self._refreshing:
-            if self._index.snapshot() is None:
-                self._index.refresh(self._scan, MAX_REFRESH_SECONDS)
-            self._is_begun = True
+    def _begin(self) -> list[str]:
+        """Make the first snapshot, if there is none, or wait for another call that makes it.
+
+        One that is made later is waited for, too, but not for long. Returns what is to be said of
+        the snapshot.
+        """
+        if not self._is_begun and self._index.snapshot() is None:
+            with self._refreshing:
+                if self._index.snapshot() is None:
+                    self._index.refresh(self._scan, MAX_REFRESH_SECONDS)
+        self._is_begun = True
+        if not self._refreshing.acquire(timeout=self._wait_s):
+            return ["a newer snapshot is being made"]
+        self._refreshing.release()
+        return []
 
 
 def main(arguments: list[str] | None = None) -> int:
