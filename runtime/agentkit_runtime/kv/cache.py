@@ -33,6 +33,7 @@ from agentkit_runtime.kv.public import Prefix, Published
 from agentkit_runtime.kv.restoring import RestoringSlots
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count
+from agentkit_runtime.kv.view import SessionView, TreeView, session_views, tree_view
 from agentkit_runtime.kv.walk import Walk, walk
 
 __all__ = ["KvCache", "Lease", "PinQuota"]
@@ -59,6 +60,30 @@ class KvCache(RestoringSlots):
     def pinned_tokens(self) -> int:
         """Tokens that pins protect; those that pins share count once."""
         return self._pins.tokens()
+
+    def view(
+        self,
+        *,
+        limit: int = 500,
+        depth: int | None = None,
+        tenant: str | None = None,
+        with_tokens: bool = False,
+    ) -> TreeView:
+        """The part of the tree that was used last; see `view.tree_view`. Takes bounded time."""
+        return tree_view(
+            self._tree,
+            pinned=(pin.node for pin in self._pins),
+            published=(prefix.node for prefix in self._public),
+            limit=limit,
+            depth=depth,
+            tenant=tenant,
+            with_tokens=with_tokens,
+        )
+
+    def sessions(self, *, limit: int = 500, tenant: str | None = None) -> list[SessionView]:
+        """Sessions and sets of tags that are remembered; of each tenant the latest first."""
+        self.tick()
+        return session_views(self._labels.latest(tenant), limit)
 
     # -- time, hints ----------------------------------------------------------------------------
 
@@ -215,6 +240,8 @@ class KvCache(RestoringSlots):
         self.counters.pruned += total(freed)
         if self._tiers is not None:
             self._tiers.forget(namespace)
+        if namespace is None:
+            self._ghosts.clear()
         if namespace is None and not self._tree.total_tokens and self.events is not None:
             self.events.emit(AllBlocksCleared())
         return before - self._tree.total_tokens

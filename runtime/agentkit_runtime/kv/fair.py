@@ -48,6 +48,11 @@ class FairlyRecent(Generic[K, V]):
             tenant = max(self._lines, key=lambda name: len(self._lines[name]))
         return tenant, next(iter(self._lines[tenant]))
 
+    def latest(self, tenant: str | None = None) -> Iterator[V]:
+        """Values of one tenant or of all; of each tenant the latest first."""
+        for name in list(self._lines) if tenant is None else [tenant]:
+            yield from reversed(self._lines.get(name, OrderedDict()).values())
+
     def __contains__(self, item: tuple[str, K]) -> bool:
         return item[1] in self._lines.get(item[0], ())
 

@@ -9,7 +9,7 @@ ordinary ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from agentkit_runtime.kv.fair import FairlyRecent
 from agentkit_runtime.kv.hints import (
@@ -34,7 +34,17 @@ MAX_TAGS = 1_024
 class Label:
     """One session, or all requests without session that have the same tags. One tenant's."""
 
-    __slots__ = ("done", "ends", "forgotten", "rank", "session", "tags", "tenant", "wanted_until_s")
+    __slots__ = (
+        "done",
+        "ends",
+        "forgotten",
+        "n_begun",
+        "rank",
+        "session",
+        "tags",
+        "tenant",
+        "wanted_until_s",
+    )
 
     def __init__(self, tenant: str, session: str | None, tags: frozenset[str]) -> None:
         self.tenant = tenant
@@ -47,6 +57,8 @@ class Label:
         self.wanted_until_s = 0.0
         self.forgotten = False
         """Sequences that still run with it leave no more traces."""
+        self.n_begun = 0
+        """Sequences that started with it; one that is resumed starts again."""
 
 
 class Labels:
@@ -65,6 +77,7 @@ class Labels:
         if scope.session is None and not scope.tags:
             return None
         label = self._label(scope)
+        label.n_begun += 1
         label.done = False
         label.wanted_until_s = 0.0
         self._rank(label)
@@ -139,6 +152,10 @@ class Labels:
     def all(self) -> list[Label]:
         """Every label; of each tenant the one used longest ago first."""
         return list(self._labels)
+
+    def latest(self, tenant: str | None = None) -> Iterator[Label]:
+        """Labels of one tenant or of all; of each tenant the one used last first."""
+        return self._labels.latest(tenant)
 
     def _label(self, scope: Scope) -> Label:
         key = _key(scope.session, scope.tags)

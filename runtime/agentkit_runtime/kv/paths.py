@@ -58,6 +58,15 @@ class LockedPaths:
         """The root of each namespace that has nodes or locks, in order of creation. Read only."""
         return iter(self._roots.values())
 
+    def latest_roots(self) -> Iterator[RootNode]:
+        """The same, the newest first."""
+        return reversed(self._roots.values())
+
+    @property
+    def n_roots(self) -> int:
+        """How many roots there are."""
+        return len(self._roots)
+
     def root(self, name: bytes) -> RootNode | None:
         """The root of this name, if it is there."""
         return self._roots.get(name)
