@@ -12,7 +12,11 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from agentkit_runtime.api.answering import Answering, Gate, OpenGate, Watcher
-from agentkit_runtime.api.body_limit import DEFAULT_MAX_BODY_BYTES, BodyLimit
+from agentkit_runtime.api.body_limit import (
+    DEFAULT_BODY_TIMEOUT_S,
+    DEFAULT_MAX_BODY_BYTES,
+    BodyLimit,
+)
 from agentkit_runtime.api.caller import Authentication, Authenticator, NoKeys
 from agentkit_runtime.api.dialect import dialect_of
 from agentkit_runtime.api.failure import ApiError, from_fault, from_validation
@@ -33,6 +37,7 @@ def create_app(
     model_ids: Sequence[str] = (),
     clock: Callable[[], float] = time.time,
     max_body_bytes: int = DEFAULT_MAX_BODY_BYTES,
+    body_timeout_s: float = DEFAULT_BODY_TIMEOUT_S,
     authenticator: Authenticator | None = None,
     gate: Gate | None = None,
     lifecycle: Lifecycle | None = None,
@@ -49,6 +54,7 @@ def create_app(
             model's label.
         clock: Unix seconds, for dates in answers.
         max_body_bytes: larger request bodies are answered with 413.
+        body_timeout_s: bodies that take longer to come are answered with 408.
         authenticator: knows callers; by default everybody may do everything.
         gate: decides which requests may run now; by default all.
         lifecycle: what probes are told; by default the server is ready.
@@ -63,7 +69,7 @@ def create_app(
         started_s=clock(),
     )
     app = FastAPI(title="agentkit runtime", docs_url=None, redoc_url=None)
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes, timeout_s=body_timeout_s)
     app.add_middleware(
         Authentication, authenticator=authenticator or NoKeys(), open_paths=OPEN_PATHS
     )
