@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.kv.ghosts import Cause
 from agentkit_runtime.kv.tokens import unpack
 from agentkit_runtime.kv.walk import Walk
 from agentkit_runtime.text.common import n_common
@@ -16,8 +17,6 @@ from agentkit_runtime.text.common import n_common
 if TYPE_CHECKING:
     from agentkit_runtime.prompt import Prompt
     from agentkit_runtime.text.render import Renderer
-
-Cause = Literal["cached", "never seen", "evicted", "diverged"]
 
 _SHOWN_TOKENS = 24
 """Tokens of text on each side of the place where prompt and cache part."""

@@ -39,6 +39,9 @@ class CoreStats:
     """Tokens of published prefixes that were read from the tree."""
     evicted_tokens: int = 0
     """Tokens that left the tree to make room."""
+    lost_tokens: int = 0
+    """Tokens of starting requests that had been cached lately and were not there any more: with
+    `prefill_tokens` it says how much the pool thrashes (`kv.ghosts`)."""
     pinned_tokens: int = 0
     """Tokens that pins keep in the tree now."""
     prefill_tokens: int = 0
@@ -157,6 +160,7 @@ class Counters:
             ended=dict(self.ended),
             public_tokens=cache.counters.matched_public,
             evicted_tokens=cache.counters.evicted,
+            lost_tokens=cache.counters.lost,
             pinned_tokens=cache.pinned_tokens,
             scheduler=scheduler.stats(),
             attention=attention,

@@ -14,6 +14,7 @@ from agentkit_runtime.checks import (
     require_texts,
     require_whole,
 )
+from agentkit_runtime.kv.ghosts import Missed
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 
 if TYPE_CHECKING:
@@ -188,6 +189,8 @@ class RequestStats:
     """Tokens that were guessed ahead (`GenerateRequest.speculate`)."""
     accepted_tokens: int = 0
     """Of these, how many the model agreed with."""
+    missed: Missed | None = None
+    """Why no more of the prompt was cached; None where the request never started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from agentkit_runtime.errors import OutOfSlots
 from agentkit_runtime.kv.blocks import BlockIndex
 from agentkit_runtime.kv.extent import append_run, coalesce, drop, split, split_last, take, total
+from agentkit_runtime.kv.ghosts import Ghosts, Missed
 from agentkit_runtime.kv.labels import Labels
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.pins import PinQuota, Pins
@@ -50,6 +51,8 @@ class CacheCounters:
     """Freed by `prune`, `clear` and `unpublish`."""
     restored: int = 0
     """Brought back from slower tiers."""
+    lost: int = 0
+    """Not found when sequences started or resumed, though they had been cached lately."""
 
 
 class LeasedSlots:
@@ -89,6 +92,7 @@ class LeasedSlots:
         self._restores: dict[Restore, None] = {}
         self._index: BlockIndex | None = None
         self._tiers: Tiers | None = None
+        self._ghosts = Ghosts(clock)
         self.counters = CacheCounters()
 
     @property
@@ -159,6 +163,19 @@ class LeasedSlots:
             node=node,
             label=self._labels.begin(scope, node),
         )
+
+    def missed(self, lease: Lease, wanted: bytes) -> Missed:
+        """Why a new lease found no more of `wanted`. Counts what had been cached lately.
+
+        To be called once for each sequence that starts, right behind its `acquire`.
+        """
+        if lease.committed >= count(wanted):
+            return Missed("cached", 0)
+        lost = self._ghosts.lost(lease.root, wanted, lease.committed)
+        self.counters.lost += lost
+        if lost:
+            return Missed("evicted", lost)
+        return Missed("diverged" if lease.node.children else "never seen", 0)
 
     def grow(self, lease: Lease, n_tokens: int, *, reserve: int = 0) -> None:
         """Give the lease slots for positions up to `n_tokens`; evicts when the pool is full.
@@ -243,6 +260,8 @@ class LeasedSlots:
         if lease.released:
             return
         lease.released = True
+        if lease.committed > lease.cached:
+            self._ghosts.note(lease.root, lease.tokens)
         _, private = split_last(lease.extents, lease.capacity - lease.committed)
         lease.extents = []
         lease.capacity = 0

@@ -60,6 +60,9 @@ class Lanes:
             self._cache.release(lease)
             return False
         self.running.append(sequence)
+        missed = self._cache.missed(lease, sequence.key(readable(sequence)))
+        if sequence.cached_tokens is None:
+            sequence.missed = missed
         sequence.lease = lease
         sequence.computed = lease.cached
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from agentkit_runtime.kv.ghosts import Missed
 from agentkit_runtime.kv.lease import Lease
 from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
@@ -47,6 +48,8 @@ class Sequence:
     """Prompt tokens that a slower tier gave back for it."""
     cached_tokens: int | None = None
     """Prompt tokens read from the tree at the first admission."""
+    missed: Missed | None = None
+    """What was not found there then; None before."""
     started_s: float | None = None
     first_token_s: float | None = None
     aborted: bool = False
@@ -150,6 +153,7 @@ class Sequence:
             restored_tokens=min(self.restored_tokens, self.cached_tokens or 0),
             drafted_tokens=self.drafted_tokens,
             accepted_tokens=self.accepted_tokens,
+            missed=self.missed,
         )
 
 
