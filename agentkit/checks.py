@@ -157,7 +157,7 @@ def check_hooks(agent: Agent[Any, Any]) -> None:
                 f"{where} is asynchronous, but is called without await; "
                 f"write: def {hook}(self, turn: int)"
             )
-        if not _takes_turn(method):
+        if not _takes(method, 1):
             raise ConfigurationError(
                 f"{where}{inspect.signature(method)} cannot take the number of the turn; "
                 f"write: def {hook}(self, turn: int)"
@@ -236,16 +236,20 @@ def _check_agent(agent: Agent[Any, Any], given: object, what: str, fix: str) -> 
 
 def _check_awaited(agent: Agent[Any, Any]) -> None:
     for name, parameters in _AWAITED.items():
-        if not inspect.iscoroutinefunction(getattr(agent, name)):
+        where, method = f"{type(agent).__name__}.{name}", getattr(agent, name)
+        fix = f"write: async def {name}({parameters})"
+        if not inspect.iscoroutinefunction(method):
+            raise ConfigurationError(f"{where} must be asynchronous; {fix}")
+        if not _takes(method, parameters.count(",")):
             raise ConfigurationError(
-                f"{type(agent).__name__}.{name} must be asynchronous; "
-                f"write: async def {name}({parameters})"
+                f"{where}{inspect.signature(method)} cannot take what it is given; {fix}"
             )
 
 
-def _takes_turn(method: Any) -> bool:
+def _takes(method: Any, n_given: int) -> bool:
+    """Whether a bound method takes so many values, by position."""
     try:
-        inspect.signature(method).bind(0)
+        inspect.signature(method).bind(*range(n_given))
     except TypeError:
         return False
     except ValueError:

@@ -95,7 +95,8 @@ class RunCaller:
     async def hook(self, question: Question) -> Accept | Declined | None:
         """Return what the agent itself answers; None: it does not know.
 
-        An answer that is none, or does not fit, is logged, and a person is asked in its place.
+        An answer that is none, or does not fit, is logged, and a person is asked in its place; as
+        where the agent fails: what it raises is the program's own, and no word to a server.
         """
         context = context_of(self._run, self._turn, self._call)
         name, agent = self._run.member.name, self._run.member.agent
@@ -112,14 +113,21 @@ class RunCaller:
                 error,
             )
             return None
+        except Exception:
+            _LOGGER.exception(
+                "agent %r: elicit failed at a question of MCP server %r, so a person is asked, "
+                "where the server can wait",
+                name,
+                question.server,
+            )
+            return None
         return declined(checked) if isinstance(checked, Deny) else checked
 
     async def sample(self, request: SamplingRequest) -> Sampled | Declined:
         """Ask the agent's model, if the agent agrees. Nothing of the conversation is shown to it,
         and nothing of it becomes a part of the conversation."""
         run = self._run
-        context = context_of(run, self._turn, self._call)
-        if await run.member.agent.approve_sampling(request, context) is not True:
+        if not await self._allows(request):
             return Declined("the agent does not allow that")
         try:
             turn = await ask_aside(
@@ -134,6 +142,20 @@ class RunCaller:
             model=turn.model or run.member.model.label,
             is_cut=turn.finish == "length",
         )
+
+    async def _allows(self, request: SamplingRequest) -> bool:
+        context = context_of(self._run, self._turn, self._call)
+        member = self._run.member
+        try:
+            return await member.agent.approve_sampling(request, context) is True
+        except Exception:
+            _LOGGER.exception(
+                "agent %r: approve_sampling failed at a request of MCP server %r, which counts as "
+                "no",
+                member.name,
+                request.server,
+            )
+            return False
 
     def take_up(self) -> TakenUp | None:
         """Return where the call goes on, once."""

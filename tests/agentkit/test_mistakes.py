@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentkit import Agent, ConfigurationError, Document, Settings, Task, UnknownModel, fan_out
+from agentkit.blocks import ToolCall
 from agentkit.testing import ScriptedModel
 
 
@@ -29,6 +30,13 @@ class Deaf(Agent):
 
     def tool_choice(self) -> str:  # type: ignore[override]
         return "auto"
+
+
+class Hasty(Agent):
+    """You do not look at the context."""
+
+    async def approve(self, call: ToolCall) -> None:  # type: ignore[override]
+        return None
 
 
 class Late(Agent):
@@ -103,6 +111,7 @@ def test_a_wrong_value_set_later_is_found_at_the_first_use() -> None:
     [
         (Deaf, "Deaf.tool_choice() -> 'str' cannot take the number of the turn; "),
         (Deaf, "write: def tool_choice(self, turn: int)"),
+        (Hasty, "cannot take what it is given; write: async def approve(self, call, context)"),
         (Late, "Late.volatile is asynchronous, but is called without await; write: def volatile("),
         (Plain, "Plain.allowed_tools must be a method, got frozenset({'x'})"),
     ],
