@@ -349,6 +349,8 @@ def _translate(event: chat.ChatEvent) -> Iterator[ModelEvent]:
     match event:
         case chat.ContentDelta():
             yield TextDelta(event.text)
+        case chat.ReasoningDelta():
+            pass  # not asked for: thinking is told as text here
         case chat.ToolCallStart():
             yield ToolCallStarted(index=event.index, id=event.id, name=event.name)
         case chat.ToolCallArguments():

@@ -43,11 +43,14 @@ class ChatMessage:
     content: str = ""
     tool_calls: tuple[ChatToolCall, ...] = ()
     tool_call_id: str | None = None
+    reasoning: str = ""
+    """What an assistant thought before it answered, for templates that show it again."""
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             raise ValueError(f"role must be one of {get_args(Role)}, got {self.role!r}")
         require_text("content", self.content)
+        require_text("reasoning", self.reasoning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,18 @@ class ToolName:
 
 
 ToolChoice = Literal["auto", "none", "required"] | ToolName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What the model has read and said so far, as ids: the next prompt begins with exactly these.
+
+    So nothing of it is rendered or tokenised again, whatever the template would say of it today.
+    """
+
+    ids: tuple[int, ...]
+    n_messages: int
+    """The first messages of the request that these ids stand for; the last is the reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +112,16 @@ class ChatRequest:
     """Seconds after which the answer ends, finished or not; None waits for ever."""
     speculate: int = 0
     """Most tokens that are guessed ahead in a step; the answer is the same either way."""
+    prompt_ids: tuple[int, ...] | None = None
+    """The whole prompt as token ids, in the place of messages and tools: no template is used."""
+    history: History | None = None
+    """Ids of the first messages, where they are known."""
+    separates_reasoning: bool = False
+    """Whether thinking comes as `ReasoningDelta`; else it is content like any other text."""
+    template_options: Mapping[str, bool | str] = field(default_factory=dict)
+    """Variables of the chat template, among those in `text.template.TEMPLATE_OPTIONS`."""
+    ignores_end: bool = False
+    """Whether the answer goes on where the model would end it, up to `max_tokens`."""
 
     def __post_init__(self) -> None:
         require_instance("messages", self.messages, tuple)
@@ -146,6 +171,13 @@ class ContentDelta:
     becomes a tool call has none."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of what the model thinks before it answers, without the tags around it."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallStart:
     """A tool call began; its name is known and final."""
@@ -170,6 +202,8 @@ class ChatFinished:
     reason: Literal["stop", "length", "tool_calls", "abort", "error"]
     stats: RequestStats
     error: str | None = None
+    reasoning_tokens: int = 0
+    """Generated tokens that are thinking, its tags included; 0 where it is not separated."""
 
 
-ChatEvent = ContentDelta | ToolCallStart | ToolCallArguments | ChatFinished
+ChatEvent = ContentDelta | ReasoningDelta | ToolCallStart | ToolCallArguments | ChatFinished

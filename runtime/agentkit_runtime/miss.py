@@ -114,6 +114,8 @@ def _place(
     n_ids: int, prompt: Prompt, request: ChatRequest, renderer: Renderer
 ) -> tuple[str, str | None]:
     """The part of the request that token `n_ids` of its prompt comes from."""
+    if request.prompt_ids is not None:
+        return "prompt_ids", None
     position = len(renderer.tokenizer.decode(prompt.ids[:n_ids], skip_special=False))
     whole = prompt.written.marked_text
     if prompt.written.escape is not None:

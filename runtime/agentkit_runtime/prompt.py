@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatRequest
+from agentkit_runtime.continuing import add_continued, add_given
 from agentkit_runtime.prompt_memory import Cut, KnownPrompt, PromptMemory, prompt_keys, thinned
 from agentkit_runtime.text.front import NO_FRONT
 from agentkit_runtime.text.render import Renderer, Written
 from agentkit_runtime.text.tokenizer import RenderedPiece
 from agentkit_runtime.token_memory import Piece, PromptIds, TokenMemory
 from agentkit_runtime.turn_losses import Reply, TurnLosses
+
+_END_CHARS = 200
+"""A template's last words before the reply are in these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,11 @@ class Prompt:
     n_known_chars: int
     """Characters of the text whose ids were known from an earlier request."""
     warnings: tuple[str, ...]
+
+    @property
+    def text_end(self) -> str:
+        """The last characters of the text, without marks."""
+        return _unmarked(self.written.marked_text[-_END_CHARS:], self.written.escape)
 
 
 class PromptBuilder:
@@ -55,6 +64,14 @@ class PromptBuilder:
         Raises:
             RequestRejected: no prompt can be made of the request; `field` says why.
         """
+        if request.prompt_ids is not None:
+            ids = self._replies.begin(namespace)
+            return _made(ids, add_given(ids, request.prompt_ids, self._tokenizer))
+        if request.history is not None and add_generation_prompt:
+            ids = self._replies.begin(namespace)
+            behind = add_continued(ids, request, request.history, self.renderer)
+            if behind is not None:
+                return _made(ids, behind, n_reused=len(request.history.ids))
         keys = _keys(namespace, request)
         known = self._prompts.find(keys, request.messages)
         written = self.renderer.write(
@@ -112,6 +129,18 @@ class PromptBuilder:
             front=written.front, text=text, escape=escape, cuts=thinned(cuts), ids=recalled.ids
         )
         return prompt, kept
+
+
+def _made(ids: PromptIds, written: Written, *, n_reused: int = 0) -> Prompt:
+    recalled = ids.recalled()
+    return Prompt(
+        ids=recalled.ids,
+        n_reused_ids=recalled.n_reused_ids + n_reused,
+        written=written,
+        end=ids,
+        n_known_chars=0,
+        warnings=written.warnings,
+    )
 
 
 def _keys(namespace: bytes, request: ChatRequest) -> list[int]:

@@ -13,6 +13,7 @@ from agentkit_runtime.chat import (
     ChatFinished,
     ChatLogprob,
     ContentDelta,
+    ReasoningDelta,
     ToolCallArguments,
     ToolCallStart,
 )
@@ -29,6 +30,20 @@ class CallParser(Protocol):
         """Events of what was held back; an unfinished call comes out as content."""
 
 
+class ThoughtParser(Protocol):
+    """Separates thinking from text; `text.reasoning.ReasoningParser`."""
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether the text so far ends inside thinking."""
+
+    def push(self, text: str) -> list[ReasoningDelta | ContentDelta]:
+        """Events of more generated text."""
+
+    def finish(self) -> list[ReasoningDelta | ContentDelta]:
+        """Events of what was held back."""
+
+
 class EngineGeneration(Protocol):
     """A running request of the engine; `engine.Generation`."""
 
@@ -43,13 +58,19 @@ class ReplyAssembler:
     """Turns the engine's events into chat events and keeps what was generated. Does no I/O.
 
     Without a parser (no tool may be called) all text is content. `token_bytes` says what a token
-    stands for; it is asked only where the engine tells log-probabilities.
+    stands for; it is asked only where the engine tells log-probabilities. With `thoughts` thinking
+    is told apart before calls are looked for.
     """
 
     def __init__(
-        self, parser: CallParser | None, token_bytes: Callable[[int], bytes] | None = None
+        self,
+        parser: CallParser | None,
+        token_bytes: Callable[[int], bytes] | None = None,
+        thoughts: ThoughtParser | None = None,
     ) -> None:
         self._parser = parser
+        self._thoughts = thoughts
+        self._n_reasoning = 0
         self._token_bytes = token_bytes
         self._logprobs: list[ChatLogprob] = []
         self._text: list[str] = []
@@ -67,7 +88,7 @@ class ReplyAssembler:
 
     @property
     def content(self) -> str:
-        """All text so far that is no tool call."""
+        """All text so far that is neither thinking nor a tool call."""
         return "".join(self._content)
 
     @property
@@ -84,8 +105,7 @@ class ReplyAssembler:
                 return self._note(self._delta(event))
             case Finished():
                 self.finished = event
-                held_back = self._note([] if self._parser is None else self._parser.finish())
-                return [*held_back, self._end(event)]
+                return [*self._note(self._held_back()), self._end(event)]
             case _:
                 assert_never(event)
 
@@ -96,7 +116,32 @@ class ReplyAssembler:
         if not delta.text:
             return []
         self._text.append(delta.text)
-        return [ContentDelta(delta.text)] if self._parser is None else self._parser.push(delta.text)
+        return self._without_thoughts(delta)
+
+    def _without_thoughts(self, delta: Delta) -> list[ChatEvent]:
+        if self._thoughts is None:
+            return self._without_calls([ContentDelta(delta.text)])
+        told = self._thoughts.push(delta.text)
+        if self._thoughts.is_thinking or any(isinstance(event, ReasoningDelta) for event in told):
+            self._n_reasoning += len(delta.token_ids)
+        return self._without_calls(told)
+
+    def _without_calls(self, told: Sequence[ReasoningDelta | ContentDelta]) -> list[ChatEvent]:
+        if self._parser is None:
+            return [*told]
+        events: list[ChatEvent] = []
+        for event in told:
+            events += (
+                [event] if isinstance(event, ReasoningDelta) else self._parser.push(event.text)
+            )
+        return events
+
+    def _held_back(self) -> list[ChatEvent]:
+        told = [] if self._thoughts is None else self._thoughts.finish()
+        return [
+            *self._without_calls(told),
+            *([] if self._parser is None else self._parser.finish()),
+        ]
 
     def _note(self, events: list[ChatEvent]) -> list[ChatEvent]:
         for n, event in enumerate(events):
@@ -109,6 +154,8 @@ class ReplyAssembler:
                     self._arguments[event.index] = []
                 case ToolCallArguments():
                     self._arguments[event.index].append(event.text)
+                case ReasoningDelta():
+                    pass  # its tokens have no log-probabilities in any API
                 case _:
                     continue
             self._logprobs.clear()
@@ -116,7 +163,10 @@ class ReplyAssembler:
 
     def _end(self, finished: Finished) -> ChatFinished:
         return ChatFinished(
-            reason=self._reason(finished.reason), stats=finished.stats, error=finished.error
+            reason=self._reason(finished.reason),
+            stats=finished.stats,
+            error=finished.error,
+            reasoning_tokens=self._n_reasoning,
         )
 
     def _reason(
@@ -149,8 +199,10 @@ class ChatStream:
         generation: EngineGeneration,
         assembler: ReplyAssembler,
         on_finished: Callable[[ReplyAssembler], None],
+        prompt_ids: tuple[int, ...] = (),
     ) -> None:
         """`on_finished` is called once, when the reply is complete and before its last events."""
+        self._prompt_ids = prompt_ids
         self._generation = generation
         self._engine_events = aiter(generation)
         self._assembler = assembler
@@ -159,6 +211,16 @@ class ChatStream:
 
     def __aiter__(self) -> ChatStream:
         return self
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """What the model has read and said so far: ids of the prompt and of the reply."""
+        return (*self._prompt_ids, *self._assembler.token_ids)
+
+    @property
+    def n_prompt_ids(self) -> int:
+        """How many of `ids` are the prompt's."""
+        return len(self._prompt_ids)
 
     async def __anext__(self) -> ChatEvent:
         while not self._pending:

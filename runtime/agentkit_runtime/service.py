@@ -17,28 +17,31 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.errors import EngineStopped, PromptTooLong
+from agentkit_runtime.errors import EngineStopped, PromptTooLong, RequestRejected
 from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.namespace import NamespaceKeys
 from agentkit_runtime.prefixes import Prefixes
 from agentkit_runtime.prepared import Prepared, callable_names, ids_that_read
-from agentkit_runtime.prompt import PromptBuilder
+from agentkit_runtime.prompt import Prompt, PromptBuilder
 from agentkit_runtime.reply import ChatStream, ReplyAssembler
 from agentkit_runtime.roots import Roots
 from agentkit_runtime.text.grammar import GrammarCompiler
+from agentkit_runtime.text.reasoning import ReasoningParser, opens_reasoning, reasoning_tags
 from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.rewrites import find_rewrites
 from agentkit_runtime.text.stream import GenerationText
+from agentkit_runtime.text.template import TEMPLATE_OPTIONS
 from agentkit_runtime.text.toolcalls import ToolCallParser
 from agentkit_runtime.token_memory import TokenMemory
 from agentkit_runtime.turn_losses import Reply, TemplateReport
-from agentkit_runtime.types import FinishReason, GenerateRequest
+from agentkit_runtime.types import FinishReason, GenerateRequest, Grammar
 
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
     from agentkit_runtime.core import CoreStats
     from agentkit_runtime.load import LoadedModel
+    from agentkit_runtime.text.tokenizer import Tokenizer
 
 
 MIN_NAMESPACE_KEY_BYTES = 16
@@ -85,6 +88,7 @@ class ChatService:
         renderer = Renderer(loaded.tokenizer, loaded.template)
         self._prompts = PromptBuilder(renderer, self._memory)
         self._format = renderer.tool_format
+        self._tags = reasoning_tags(loaded.template.source)
         self._rewrites = find_rewrites(loaded.template)
         for rewrite in self._rewrites:
             _log.info("%s, chat template: %s", loaded.label, rewrite.detail)
@@ -103,6 +107,20 @@ class ChatService:
     def model_label(self) -> str:
         """The model's name."""
         return self._loaded.label
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer. Its calls block; long texts belong into a thread."""
+        return self._loaded.tokenizer
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model's family thinks before it answers."""
+        return self._tags is not None
+
+    def template_has(self, option: str) -> bool:
+        """Whether requests can set this one of `text.template.TEMPLATE_OPTIONS`."""
+        return option in TEMPLATE_OPTIONS and self._loaded.template.mentions([option])
 
     @property
     def fingerprint(self) -> str:
@@ -196,7 +214,8 @@ class ChatService:
 
     def _prepare_many(self, request: ChatRequest, n: int) -> tuple[Prepared, list[GenerateRequest]]:
         prepared = self.prepare(request)
-        self._prompts.turn_of(prepared.generate.namespace, request, prepared.prompt)
+        if request.prompt_ids is None:
+            self._prompts.turn_of(prepared.generate.namespace, request, prepared.prompt)
         if n == 1:
             return prepared, [prepared.generate]
         stop = request.sampling.stop
@@ -204,7 +223,7 @@ class ChatService:
             prepared.generate,
             n,
             text=lambda: GenerationText(self._loaded.tokenizer, stop),
-            grammar=lambda: self._compiler.compile_for(request, self._format),
+            grammar=lambda: self._grammar(request, prepared.prompt),
         )
 
     def _started(
@@ -217,14 +236,32 @@ class ChatService:
         def remember(reply: ReplyAssembler) -> None:
             self._remember(request, prepared, reply)
 
-        assembler = ReplyAssembler(parser, self._loaded.tokenizer.token_bytes)
-        return ChatStream(generation, assembler, remember)
+        assembler = ReplyAssembler(
+            parser,
+            self._loaded.tokenizer.token_bytes,
+            self._thoughts(request, prepared.prompt),
+        )
+        return ChatStream(generation, assembler, remember, prepared.prompt.ids)
+
+    def _thoughts(self, request: ChatRequest, prompt: Prompt) -> ReasoningParser | None:
+        if self._tags is None or not request.separates_reasoning:
+            return None
+        return ReasoningParser(self._tags, is_open=self._is_thinking(prompt))
+
+    def _is_thinking(self, prompt: Prompt) -> bool:
+        """Whether the prompt has begun the reply's thinking."""
+        return self._tags is not None and opens_reasoning(prompt.text_end, self._tags)
+
+    def _grammar(self, request: ChatRequest, prompt: Prompt) -> Grammar | None:
+        ends = self._tags.closing if self._tags and self._is_thinking(prompt) else None
+        return self._compiler.compile_for(request, self._format, thinking_ends=ends)
 
     def prepare(self, request: ChatRequest) -> Prepared:
         """All that happens before the engine. Blocks for milliseconds; raises as `stream`."""
         namespace = self._roots.of(request.tenant)
         tokenizer = self._loaded.tokenizer
         self._check_size(request)
+        self._check_bias(request)
         prompt = self._prompts.build(namespace, request)
         for warning in prompt.warnings:
             _log.warning("request %s: %s", request.request_id, warning)
@@ -235,8 +272,8 @@ class ChatService:
             namespace=namespace,
             text=GenerationText(tokenizer, request.sampling.stop),
             sampling=request.sampling,
-            grammar=self._compiler.compile_for(request, self._format),
-            eos_ids=tokenizer.eos_ids,
+            grammar=self._grammar(request, prompt),
+            eos_ids=frozenset() if request.ignores_end else tokenizer.eos_ids,
             scope=self._roots.scope(request),
             priority=request.priority,
             deadline_s=request.deadline_s,
@@ -255,6 +292,16 @@ class ChatService:
         if n_least >= self.context_tokens:
             raise PromptTooLong(n_least, self.context_tokens - 1, at_least=True)
 
+    def _check_bias(self, request: ChatRequest) -> None:
+        """The sampler would fail on an id that the logits do not have."""
+        for token_id, _ in request.sampling.logit_bias:
+            if token_id >= self._loaded.tokenizer.vocab_size:
+                raise RequestRejected(
+                    f"logit_bias names token {token_id}; this model's ids are 0 to "
+                    f"{self._loaded.tokenizer.vocab_size - 1}",
+                    field="logit_bias",
+                )
+
     def _check_length(self, n_tokens: int) -> None:
         """The engine would refuse it too, but cannot say which field of a chat is too long."""
         if n_tokens >= self.context_tokens:
@@ -268,6 +315,8 @@ class ChatService:
         assert reply.finished is not None, "called at the end of a reply"
         if reply.finished.reason not in (FinishReason.STOP, FinishReason.LENGTH):
             return
+        if request.prompt_ids is not None:
+            return  # no chat's history has it in front
         ids = ids_that_read(self._loaded.tokenizer, reply.token_ids, reply.text)
         if ids:
             self._memory.remember_after(prepared.prompt.end, reply.text, ids)

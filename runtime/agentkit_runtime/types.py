@@ -72,6 +72,18 @@ class SamplingParams:
     """With each token its log-probability and those of this many most likely ones; None is none."""
     stop: tuple[str, ...] = ()
     """Generation ends before any of these strings; the string itself is not emitted."""
+    min_p: float = 0.0
+    """Drop tokens less likely than this share of the likeliest one's probability; 0 keeps all."""
+    frequency_penalty: float = 0.0
+    """Taken from a token's logit for each time it was generated before."""
+    presence_penalty: float = 0.0
+    """Taken from a token's logit once it was generated before."""
+    repetition_penalty: float = 1.0
+    """Logits of tokens that are in the prompt or were generated before are divided by it where they
+    are positive, and multiplied where they are negative (as transformers does it, after Keskar et
+    al. 2019, CTRL, section 4.1); 1 is off."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Token ids, and what is added to their logits."""
 
     def __post_init__(self) -> None:
         require_number("temperature", self.temperature, least=0, most=100)
@@ -85,6 +97,14 @@ class SamplingParams:
             require_whole("max_tokens", self.max_tokens, least=0)
         if self.logprobs is not None:
             require_whole("logprobs", self.logprobs, least=0, most=MAX_LOGPROBS)
+        require_number("min_p", self.min_p, least=0, most=1)
+        require_number("frequency_penalty", self.frequency_penalty, least=-2, most=2)
+        require_number("presence_penalty", self.presence_penalty, least=-2, most=2)
+        require_number("repetition_penalty", self.repetition_penalty, least=0.01, most=100)
+        require_instance("logit_bias", self.logit_bias, tuple)
+        for token_id, bias in self.logit_bias:
+            require_whole("token id in logit_bias", token_id, least=0)
+            require_number("bias in logit_bias", bias, least=-100, most=100)
         require_texts("stop", self.stop, tuple)
         if any(not text for text in self.stop):
             raise ValueError("stop must not contain empty strings")

@@ -47,7 +47,7 @@ class Run:
         self.sequence = sequence
         self.emit = emit
         self._request = sequence.request
-        self._sampler = Sampler(sequence.request.sampling)
+        self._sampler = Sampler(sequence.request.sampling, sequence.request.prompt)
         self._lookup: PromptLookup | None = None
 
     def take(self, rows: LogitRows, first: int, draft: Sequence[int]) -> Output:
@@ -110,7 +110,7 @@ class Run:
         if not rows.finite(row):
             raise ValueError("the model returned no finite logit for this request")
         n_top = request.sampling.logprobs
-        if request.grammar is None and n_top is None and self._sampler.greedy:
+        if request.grammar is None and n_top is None and self._sampler.takes_best:
             return rows.best(row), None
         scores = rows.scores(row)
         known = None if n_top is None else logprobs.RowLogprobs(scores, n_top)
@@ -125,6 +125,7 @@ class Run:
         sequence, request = self.sequence, self._request
         sequence.append(token)
         output.ids.append(token)
+        self._sampler.accept(token)
         if logprob is not None and request.sampling.logprobs is not None:
             output.logprobs.append(logprob)
         if self._lookup is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 import torch
@@ -25,29 +27,64 @@ class Sampler:
     """Chooses tokens for one generation; holds its random state, so a seed makes it repeatable.
 
     The choice depends only on this sequence's logits and seed, never on what else is in the batch.
-    One random number is drawn for each token that is chosen at a temperature above 0.
+    One random number is drawn for each token that is chosen at a temperature above 0. It must be
+    told of every token that the sequence gets, by `accept`: penalties depend on them.
     """
 
-    def __init__(self, params: SamplingParams) -> None:
+    def __init__(self, params: SamplingParams, prompt: Iterable[int] = ()) -> None:
         self._params = params
         self._random = random.Random(None if params.seed is None else params.seed % 2**64)
+        self._generated: Counter[int] = Counter()
+        self._counts = bool(params.frequency_penalty or params.presence_penalty)
+        self._repeats = params.repetition_penalty != 1.0
+        self._seen = set(prompt) if self._repeats else set()
 
     @property
     def greedy(self) -> bool:
         """True when the most likely token is taken, always."""
         return self._params.temperature == 0
 
+    @property
+    def takes_best(self) -> bool:
+        """True when the token with the largest logit is taken, always: nothing changes logits."""
+        return self.greedy and not (self._counts or self._repeats or self._params.logit_bias)
+
+    def accept(self, token_id: int) -> None:
+        """Note a token that the sequence got."""
+        if self._counts:
+            self._generated[token_id] += 1
+        if self._repeats:
+            self._seen.add(token_id)
+
     def choose(self, logits: Tensor) -> int:
-        """Return the next token id for `logits` [vocab], float32, on the CPU.
+        """Return the next token id for `logits` [vocab], float32, on the CPU; may change them.
 
         Raises:
             ValueError: no token has a finite logit.
         """
         scores: Weights = logits.numpy()
+        self._adjust(scores)
         best = int(scores.argmax())  # the first NaN, where there is one
         if not np.isfinite(scores[best]):
             raise ValueError("the model returned no finite logit for this request")
         return best if self.greedy else self._draw(scores, best)
+
+    def _adjust(self, scores: Weights) -> None:
+        """Apply what changes logits, in the order of vLLM: repetition, the other penalties, bias.
+
+        A token that a grammar forbids (-inf) stays forbidden.
+        """
+        params = self._params
+        if self._seen:
+            at = np.fromiter(self._seen, np.int64)
+            seen, factor = scores[at], np.float32(params.repetition_penalty)
+            scores[at] = np.where(seen > 0, seen / factor, seen * factor)
+        if self._generated:
+            at = np.fromiter(self._generated.keys(), np.int64)
+            counts = np.fromiter(self._generated.values(), np.float32)
+            scores[at] -= params.frequency_penalty * counts + params.presence_penalty
+        for token_id, bias in params.logit_bias:
+            scores[token_id] += bias
 
     def _draw(self, scores: Weights, best: int) -> int:
         """Draw by the inverse of the cumulative distribution, in the order of token ids.
@@ -56,6 +93,8 @@ class Sampler:
         """
         params = self._params
         weights = np.exp((scores - scores[best]) / max(params.temperature, _COLDEST))
+        if params.min_p:
+            weights[weights < params.min_p] = 0.0  # the likeliest one's is 1
         if 0 < params.top_k < len(weights):
             _keep_largest(weights, params.top_k, _kth_largest(weights, params.top_k))
         if params.top_p < 1.0:

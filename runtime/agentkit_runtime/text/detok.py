@@ -6,15 +6,21 @@ import codecs
 
 from agentkit_runtime.text.tokenizer import Tokenizer
 
-SHOWN_SPECIAL_TEXTS = frozenset({"[TOOL_CALLS]", "<tool_call>", "</tool_call>"})
-"""Control tokens that belong to a tool call's text in vocabularies that have them."""
+SHOWN_SPECIAL_TEXTS = frozenset(
+    {
+        *("[TOOL_CALLS]", "<tool_call>", "</tool_call>"),
+        *("<think>", "</think>", "[THINK]", "[/THINK]"),
+    }
+)
+"""Control tokens that belong to a reply's text in vocabularies that have them: they tell tool calls
+and thinking from the answer."""
 
 
 class IncrementalDetokenizer:
     """The text of one generation. All pushed and finished text together equals `decode` of the ids.
 
-    Special tokens are left out, save those that write tool calls. The cost of a push does not
-    depend on what was pushed before.
+    Special tokens are left out, save those that write tool calls and thinking. The cost of a push
+    does not depend on what was pushed before.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:

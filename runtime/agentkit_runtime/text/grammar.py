@@ -44,8 +44,13 @@ class GrammarCompiler:
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._looser = LooserTools()
 
-    def compile_for(self, request: ChatRequest, tool_format: ToolFormat) -> Grammar | None:
+    def compile_for(
+        self, request: ChatRequest, tool_format: ToolFormat, *, thinking_ends: str | None = None
+    ) -> Grammar | None:
         """The grammar of one reply to `request`; None where any text is allowed.
+
+        `thinking_ends` is the closing tag where the prompt has begun the reply's thinking: then
+        what is required is required behind that tag.
 
         - `required` or a tool's name: exactly one call (one or more with `parallel_tool_calls`).
         - a response schema: JSON in the schema; with callable tools, that or calls.
@@ -58,17 +63,31 @@ class GrammarCompiler:
         if not plan.tools and plan.schema is None:
             return None
         if not request.loosens_tools:
-            return self._grammar(plan, request, tool_format)
+            return self._grammar(plan, request, tool_format, thinking_ends)
         plan = replace(plan, tools=self._looser.applied(plan.tools))
         try:
-            return self._grammar(plan, request, tool_format)
+            return self._grammar(plan, request, tool_format, thinking_ends)
         except RequestRejected:
             self._looser.learn(plan.tools, self._problem)
         plan = replace(plan, tools=self._looser.applied(plan.tools))
-        return self._grammar(plan, request, tool_format)
+        return self._grammar(plan, request, tool_format, thinking_ends)
 
-    def _grammar(self, plan: _Plan, request: ChatRequest, tool_format: ToolFormat) -> Grammar:
+    def _grammar(
+        self,
+        plan: _Plan,
+        request: ChatRequest,
+        tool_format: ToolFormat,
+        thinking_ends: str | None,
+    ) -> Grammar:
         source = _lark_source(plan, request, tool_format, self._vocabulary)
+        if thinking_ends is not None and not plan.is_free_first:
+            source = _after_thinking(source, thinking_ends, self._vocabulary)
+            return ConstrainedAfterTrigger(
+                self._vocabulary,
+                self._matcher(source, plan),
+                trigger=thinking_ends.encode(),
+                only_at_start=False,
+            )
         matcher = self._matcher(source, plan)
         if plan.is_free_first:
             return ConstrainedAfterTrigger(
@@ -203,6 +222,14 @@ def _lark_source(
         starts.append("answer")
         rules.append(f"answer: {lark_schema(_answer_schema(plan.schema))}")
     return "\n".join([f"start: {' | '.join(starts)}", *rules])
+
+
+def _after_thinking(source: str, closing: str, vocabulary: Vocabulary) -> str:
+    """The grammar behind the tag that ends thinking, and up to two line breaks."""
+    start, *rules = source.split("\n")
+    answer = start.replace("start:", "after_thinking:", 1)
+    opening = f'start: {lark_literal(closing, vocabulary)} "\\n"{{0,2}} after_thinking'
+    return "\n".join([opening, answer, *rules])
 
 
 def _call_rules(

@@ -26,7 +26,7 @@ from agentkit_runtime.text.message_order import (
 )
 from agentkit_runtime.text.recent import Recent
 from agentkit_runtime.text.request_text import content_bytes
-from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.template import TEMPLATE_OPTIONS, ChatTemplate
 from agentkit_runtime.text.template_json import VerbatimJson
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
@@ -131,6 +131,7 @@ class Renderer:
         """
         if not request.messages:
             raise RequestRejected("there are no messages; give at least one", field="messages")
+        self._check_options(request.template_options)
         tools = self._checked_tools(request)
         front, mark = self._front(request.messages, known, tools.noncharacters)
         warnings: list[str] = []
@@ -141,6 +142,7 @@ class Renderer:
             [values.get(id(message)) or self._template_message(message) for message in messages],
             tools=self._template_tools(shown_tools),
             add_generation_prompt=add_generation_prompt,
+            options=request.template_options,
         )
         return Written(
             marked_text=text,
@@ -154,6 +156,16 @@ class Renderer:
         if not self.tokenizer.loses_text(text):
             return ()
         return ("some control characters have no token in this model and were left out",)
+
+    def _check_options(self, options: Mapping[str, bool | str]) -> None:
+        for name in options:
+            if name not in TEMPLATE_OPTIONS or not self.template.mentions([name]):
+                known = [option for option in TEMPLATE_OPTIONS if self.template.mentions([option])]
+                raise RequestRejected(
+                    f"this model's chat template has no option {name!r}; known: "
+                    f"{', '.join(known) or 'none'}",
+                    field="template_options",
+                )
 
     def _checked_tools(self, request: ChatRequest) -> CheckedTools:
         """The request's tools, in the order in which its tenant gave them first.
@@ -231,6 +243,8 @@ class Renderer:
 
     def _template_message(self, message: ChatMessage) -> Mapping[str, object]:
         value: dict[str, object] = {"role": message.role, "content": message.content}
+        if message.reasoning:
+            value["reasoning_content"] = message.reasoning
         if message.tool_calls:
             value["tool_calls"] = [self._template_call(call) for call in message.tool_calls]
         if message.tool_call_id is not None:

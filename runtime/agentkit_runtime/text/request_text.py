@@ -57,6 +57,8 @@ def content_bytes(messages: Sequence[ChatMessage]) -> int:
 def message_texts(message: ChatMessage) -> Iterator[tuple[str, str]]:
     """Every string of a message that gets into the prompt, with the name of its field."""
     yield "content", message.content
+    if message.reasoning:
+        yield "reasoning", message.reasoning
     if message.tool_call_id is not None:
         yield "tool_call_id", message.tool_call_id
     for k, call in enumerate(message.tool_calls):
@@ -109,6 +111,7 @@ def with_message_changed(message: ChatMessage, change: Callable[[str], str]) -> 
             for call in message.tool_calls
         ),
         tool_call_id=None if call_id is None else change(call_id),
+        reasoning=change(message.reasoning),
     )
 
 

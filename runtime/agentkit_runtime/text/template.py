@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import jinja2
@@ -31,6 +32,11 @@ TemplateMessage: TypeAlias = Mapping[str, object]
 FIXED_DAY = datetime.date(2024, 7, 26)
 """What `strftime_now` says unless a day is injected: the day that Llama 3's own templates fall back
 to. A real clock would change the prompt, and with it every cached prefix, each midnight."""
+
+
+TEMPLATE_OPTIONS = ("enable_thinking", "thinking", "reasoning_effort")
+"""Variables that a request may set, where the source looks at them: Qwen3, GLM and SmolLM3 know the
+first, DeepSeek V3.1 the second, gpt-oss the third."""
 
 
 class ChatTemplate:
@@ -70,15 +76,18 @@ class ChatTemplate:
         *,
         tools: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
+        options: Mapping[str, object] = MappingProxyType({}),
     ) -> str:
-        """The prompt text. `RequestRejected` if the template refuses the messages."""
+        """The prompt text. `RequestRejected` if the template refuses the messages.
+
+        `options` are variables of this request alone.
+        """
         try:
             return self._template.render(
                 messages=messages,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
-                **self._constants,
-                **self.switches,
+                **{**self._constants, **self.switches, **options},
             )
         except _RENDERING_FAILS as error:
             raise RequestRejected(

@@ -13,6 +13,7 @@ from typing import Literal, assert_never
 from agentkit_runtime.chat import ChatEvent, ContentDelta, ToolCallArguments, ToolCallStart
 from agentkit_runtime.text.json_extent import JsonExtent
 from agentkit_runtime.text.partial_match import SPACE, Part, PartialMatch, Pattern, literal, quoted
+from agentkit_runtime.text.reasoning import partial_end
 from agentkit_runtime.text.tool_formats import (
     HERMES,
     LLAMA3,
@@ -121,7 +122,7 @@ class ToolCallParser:
         marker, gap = self._shape.marker, self._shape.gap
         at = self._held.find(marker) if marker else -1
         if at < 0:
-            keep = _held_back(self._held, (gap + marker, marker)) if marker else 0
+            keep = partial_end(self._held, (gap + marker, marker)) if marker else 0
             end = len(self._held) - keep
             events += _content(self._held[:end])
             self._held = self._held[end:]
@@ -281,14 +282,6 @@ def _first(results: list[PartialMatch]) -> PartialMatch:
         if not isinstance(result, str):
             return result
     return "more" if "more" in results else "never"
-
-
-def _held_back(text: str, wanted: tuple[str, ...]) -> int:
-    """Length of the longest end of `text` that is the beginning of one of `wanted`."""
-    for length in range(min(max(map(len, wanted)) - 1, len(text)), 0, -1):
-        if any(word.startswith(text[-length:]) for word in wanted):
-            return length
-    return 0
 
 
 def _content(text: str) -> list[ChatEvent]:

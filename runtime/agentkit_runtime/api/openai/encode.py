@@ -31,10 +31,10 @@ from agentkit_runtime.chat import (
     ChatFinished,
     ChatLogprob,
     ContentDelta,
+    ReasoningDelta,
     ToolCallArguments,
     ToolCallStart,
 )
-from agentkit_runtime.types import RequestStats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,28 +46,49 @@ class Heading:
     """Unix seconds."""
     model: str
     fingerprint: str
+    service_tier: str | None = None
+    """What was served, where the request named one."""
 
 
 def encode_completion(heading: Heading, events: Iterable[ChatEvent]) -> Completion:
     """The whole answer. Raises `ApiError` when the generation failed."""
-    text: list[str] = []
-    logprobs: list[ChatLogprob] = []
-    calls: list[tuple[ToolCallStart, list[str]]] = []
-    finished: ChatFinished | None = None
+    told = Told()
     for event in events:
+        told.add(event)
+    return _completion(heading, told)
+
+
+@dataclass(slots=True)
+class Told:
+    """All that the events of one answer said."""
+
+    text: str = ""
+    reasoning: str = ""
+    logprobs: list[ChatLogprob] = field(default_factory=list)
+    calls: list[tuple[ToolCallStart, list[str]]] = field(default_factory=list)
+    end: ChatFinished | None = None
+
+    def add(self, event: ChatEvent) -> None:
+        """Take one more event."""
         match event:
             case ContentDelta():
-                text.append(event.text)
-                logprobs += event.logprobs
+                self.text += event.text
+                self.logprobs += event.logprobs
+            case ReasoningDelta():
+                self.reasoning += event.text
             case ToolCallStart():
-                calls.append((event, []))
+                self.calls.append((event, []))
             case ToolCallArguments():
-                calls[event.index][1].append(event.text)
+                self.calls[event.index][1].append(event.text)
             case ChatFinished():
-                finished = event
-    if finished is None:
-        raise ApiError("the generation ended without a final event", status=500)
-    return _completion(heading, "".join(text), logprobs, calls, finished)
+                self.end = event
+
+    @property
+    def finished(self) -> ChatFinished:
+        """The last event. Raises `ApiError` (500) when there was none."""
+        if self.end is None:
+            raise ApiError("the generation ended without a final event", status=500)
+        return self.end
 
 
 def encode_completions(heading: Heading, answers: Sequence[Iterable[ChatEvent]]) -> Completion:
@@ -79,22 +100,19 @@ def encode_completions(heading: Heading, answers: Sequence[Iterable[ChatEvent]])
     return first
 
 
-def _completion(
-    heading: Heading,
-    text: str,
-    logprobs: Sequence[ChatLogprob],
-    calls: list[tuple[ToolCallStart, list[str]]],
-    finished: ChatFinished,
-) -> Completion:
+def _completion(heading: Heading, told: Told) -> Completion:
+    finished = told.finished
     reason = finish_reason(finished)
     message: CompletionMessage = {
         "role": "assistant",
-        "content": text if text or not calls else None,
+        "content": told.text if told.text or not told.calls else None,
         "refusal": None,
     }
-    if calls:
-        message["tool_calls"] = [_call_object(start, parts) for start, parts in calls]
-    return {
+    if told.reasoning:
+        message["reasoning_content"] = told.reasoning
+    if told.calls:
+        message["tool_calls"] = [_call_object(start, parts) for start, parts in told.calls]
+    completion: Completion = {
         "id": heading.id,
         "object": "chat.completion",
         "created": heading.created_s,
@@ -104,12 +122,15 @@ def _completion(
             {
                 "index": 0,
                 "message": message,
-                "logprobs": encode_logprobs(logprobs),
+                "logprobs": encode_logprobs(told.logprobs),
                 "finish_reason": reason,
             }
         ],
-        "usage": encode_usage(finished.stats),
+        "usage": encode_usage(finished),
     }
+    if heading.service_tier is not None:
+        completion["service_tier"] = heading.service_tier
+    return completion
 
 
 def _call_object(start: ToolCallStart, arguments: list[str]) -> ToolCallObject:
@@ -132,6 +153,8 @@ class ChunkEncoder:
         match event:
             case ContentDelta():
                 return [self._chunk({"content": event.text}, logprobs=event.logprobs)]
+            case ReasoningDelta():
+                return [self._chunk({"reasoning_content": event.text})]
             case ToolCallStart():
                 return [self._chunk({"tool_calls": [_call_start(event)]})]
             case ToolCallArguments():
@@ -146,7 +169,7 @@ class ChunkEncoder:
             return [error_body(failure)]
         chunks: list[CompletionChunk | ErrorBody] = [self._chunk({}, reason)]
         if self.include_usage:
-            chunks.append(self.usage_chunk(encode_usage(finished.stats)))
+            chunks.append(self.usage_chunk(encode_usage(finished)))
         return chunks
 
     def usage_chunk(self, usage: Usage) -> CompletionChunk:
@@ -189,6 +212,8 @@ class ChunkEncoder:
             "system_fingerprint": self.heading.fingerprint,
             "choices": [],
         }
+        if self.heading.service_tier is not None:
+            chunk["service_tier"] = self.heading.service_tier
         if self.include_usage:
             chunk["usage"] = None
         return chunk
@@ -234,7 +259,7 @@ class ManyChunks:
         chunks = self._encoders[index].encode(event)
         if not isinstance(event, ChatFinished):
             return chunks
-        self._usages.append(encode_usage(event.stats))
+        self._usages.append(encode_usage(event))
         if not self._include_usage or "error" in chunks[-1]:
             return chunks
         chunks.pop()
@@ -274,19 +299,23 @@ def add_usage(usages: Sequence[Usage]) -> Usage:
     first, n_generated = usages[0], sum(usage["completion_tokens"] for usage in usages)
     # Those that came later found in the cache what the first one had computed.
     cached = min(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages)
+    n_thought = sum(usage["completion_tokens_details"]["reasoning_tokens"] for usage in usages)
     return {
         "prompt_tokens": first["prompt_tokens"],
         "completion_tokens": n_generated,
         "total_tokens": first["prompt_tokens"] + n_generated,
         "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {"reasoning_tokens": n_thought},
     }
 
 
-def encode_usage(stats: RequestStats) -> Usage:
+def encode_usage(finished: ChatFinished) -> Usage:
     """`prompt_tokens` includes the cached ones, as OpenAI counts."""
+    stats = finished.stats
     return {
         "prompt_tokens": stats.prompt_tokens,
         "completion_tokens": stats.completion_tokens,
         "total_tokens": stats.prompt_tokens + stats.completion_tokens,
         "prompt_tokens_details": {"cached_tokens": stats.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
     }

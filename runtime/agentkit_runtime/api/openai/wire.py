@@ -13,6 +13,12 @@ class PromptTokensDetails(TypedDict):
     cached_tokens: int
 
 
+class CompletionTokensDetails(TypedDict):
+    """What the generated tokens are."""
+
+    reasoning_tokens: int
+
+
 class Usage(TypedDict):
     """Tokens of one answer."""
 
@@ -20,6 +26,7 @@ class Usage(TypedDict):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
 
 
 class FunctionBody(TypedDict):
@@ -43,6 +50,8 @@ class CompletionMessage(TypedDict):
     role: Literal["assistant"]
     content: str | None
     refusal: None
+    reasoning_content: NotRequired[str]
+    """Not OpenAI's: what the model thought, as DeepSeek's API names it."""
     tool_calls: NotRequired[list[ToolCallObject]]
 
 
@@ -86,6 +95,7 @@ class Completion(TypedDict):
     system_fingerprint: str
     choices: list[Choice]
     usage: Usage
+    service_tier: NotRequired[str]
 
 
 class FunctionDelta(TypedDict):
@@ -109,6 +119,7 @@ class ChunkDelta(TypedDict, total=False):
 
     role: Literal["assistant"]
     content: str | None
+    reasoning_content: str
     tool_calls: list[ToolCallDelta]
 
 
@@ -131,6 +142,7 @@ class CompletionChunk(TypedDict):
     system_fingerprint: str
     choices: list[ChunkChoice]
     usage: NotRequired[Usage | None]
+    service_tier: NotRequired[str]
 
 
 class ModelObject(TypedDict):
