@@ -22,6 +22,10 @@ class LostMarkWarning(UserWarning):
     """A breakpoint that the user set is left out, or has another lifetime: the API's rules."""
 
 
+class ServerConfigWarning(UserWarning):
+    """A list of MCP servers says something that is not used."""
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Emit a warning at the line outside this package that led here.
 

@@ -15,6 +15,7 @@ from agentkit.cli import options
 from agentkit.cli.failures import fail, failures_as_exit_codes
 from agentkit.cli.mcp_servers import (
     Command,
+    Config,
     Header,
     ServerAlias,
     Url,
@@ -34,6 +35,7 @@ def resources(
     command: Command = None,
     url: Url = None,
     header: Header = None,
+    config: Config = None,
     server: ServerAlias = None,
     read: Annotated[
         str | None, typer.Option("--read", metavar="URI", help="Print this resource instead.")
@@ -51,7 +53,7 @@ def resources(
         return [{"server": connection.server.alias, **each} for each in found]
 
     with failures_as_exit_codes():
-        servers = only(servers_of(where, command, url, header), server)
+        servers = only(servers_of(where, command, url, header, config), server)
         if read is not None:
             _print_resource(servers, read)
             return
@@ -64,6 +66,7 @@ def prompts(
     command: Command = None,
     url: Url = None,
     header: Header = None,
+    config: Config = None,
     server: ServerAlias = None,
     get: Annotated[
         str | None, typer.Option("--get", metavar="NAME", help="Print this prompt instead.")
@@ -84,7 +87,7 @@ def prompts(
         return [{"server": connection.server.alias, **asdict(each)} for each in found]
 
     with failures_as_exit_codes():
-        servers = only(servers_of(where, command, url, header), server)
+        servers = only(servers_of(where, command, url, header, config), server)
         if get is not None:
             arguments = dict(map(_pair, argument or []))
             found = _of_one(servers, lambda each: each.prompt(get, arguments))

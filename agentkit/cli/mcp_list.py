@@ -13,7 +13,7 @@ import typer
 from agentkit.cli import options
 from agentkit.cli.failures import failures_as_exit_codes
 from agentkit.cli.mcp_check import check_lines, checked, is_refused
-from agentkit.cli.mcp_servers import Command, Header, Url, Where, connected, servers_of
+from agentkit.cli.mcp_servers import Command, Config, Header, Url, Where, connected, servers_of
 
 if TYPE_CHECKING:
     from agentkit.toolset.mcp import McpConnection, McpServer, McpTool
@@ -25,6 +25,7 @@ def list_tools(
     command: Command = None,
     url: Url = None,
     header: Header = None,
+    config: Config = None,
     check: Annotated[
         bool, typer.Option("--check", help="Say what providers make of the tools.")
     ] = False,
@@ -35,7 +36,8 @@ def list_tools(
     Exit code 1: a server could not be connected, or with --check: a provider would refuse a tool.
     """
     with failures_as_exit_codes():
-        found = asyncio.run(_listed(servers_of(where, command, url, header), with_check=check))
+        servers = servers_of(where, command, url, header, config)
+        found = asyncio.run(_listed(servers, with_check=check))
         if as_json:
             typer.echo(json.dumps(found, indent=2))
         else:

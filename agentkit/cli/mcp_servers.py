@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shlex
 import sys
+import warnings
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -20,7 +22,7 @@ Where: TypeAlias = Annotated[
     str | None,
     typer.Argument(
         metavar="[MODULE:AGENT]",
-        help="The agent whose servers it is about; not with --command or --url.",
+        help="The agent whose servers it is about; not with --command, --url or --config.",
         show_default=False,
     ),
 ]
@@ -29,6 +31,12 @@ Command: TypeAlias = Annotated[
 ]
 Url: TypeAlias = Annotated[
     str | None, typer.Option("--url", help="Call this server instead, over HTTP.")
+]
+Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help='The servers of a JSON file with "mcpServers" instead.'
+    ),
 ]
 Header: TypeAlias = Annotated[
     list[str] | None,
@@ -44,15 +52,19 @@ _ALIAS = "server"
 
 
 def servers_of(
-    where: str | None, command: str | None, url: str | None, headers: list[str] | None
+    where: str | None,
+    command: str | None,
+    url: str | None,
+    headers: list[str] | None,
+    config: Path | None = None,
 ) -> tuple[McpServer, ...]:
     """Return the servers that the arguments name. Ends the command if they name none, or two.
 
     Raises:
         AgentkitError: there is no such agent, or its team does not fit together.
     """
-    if [where, command, url].count(None) != 2:
-        fail("give MODULE:AGENT, --command or --url: one of them", code=2)
+    if [where, command, url, config].count(None) != 3:
+        fail("give MODULE:AGENT, --command, --url or --config: one of them", code=2)
     if headers and url is None:
         fail("--header is for --url", code=2)
     if where is not None:
@@ -60,10 +72,12 @@ def servers_of(
     from agentkit.toolset.mcp import McpServer
 
     try:
+        if config is not None:
+            return _of_config(config)
         if command is not None:
             return (McpServer(alias=_ALIAS, command=shlex.split(command)),)
         return (McpServer(alias=_ALIAS, url=url, headers=dict(map(_header, headers or []))),)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         fail(str(error), code=2)
 
 
@@ -124,6 +138,19 @@ def _of_agent(where: str) -> tuple[McpServer, ...]:
         servers = plan_team(with_model(load_agent(where))).all_servers
     if not servers:
         say("the agent has no MCP servers")
+    return servers
+
+
+def _of_config(path: Path) -> tuple[McpServer, ...]:
+    from agentkit.toolset.mcp import McpServer
+
+    with warnings.catch_warnings(record=True) as unused:
+        warnings.simplefilter("always")
+        servers = McpServer.from_config(path)
+    for each in unused:
+        say(f"warning: {each.message}")
+    if not servers:
+        say(f"{path} has no MCP servers")
     return servers
 
 

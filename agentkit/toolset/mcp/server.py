@@ -160,6 +160,36 @@ class McpServer:
             chosen = getattr(self, name)
             object.__setattr__(self, name, None if chosen is None else frozenset(chosen))
 
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any] | str | Path,
+        *,
+        environ: Mapping[str, str] | None = None,
+    ) -> tuple[McpServer, ...]:
+        """Read servers from the JSON that many clients share, in its order.
+
+        `{"mcpServers": {NAME: {"command": ..., "args": [...], "env": {...}}}}`, or with `url`,
+        `headers` and `type` ("http" or "sse"). `${VAR}` and `${VAR:-default}` are filled in. A name
+        becomes the alias, with `-` for what an alias cannot hold. What is disabled there is left
+        out.
+
+        Args:
+            config: that object, or the path of a file with it.
+            environ: the environment variables; by default those of this process.
+
+        Raises:
+            ValueError: it has another form, a variable that is not set, or a server that
+                `McpServer` refuses.
+            OSError: the file cannot be read.
+
+        Warns:
+            ServerConfigWarning: of keys that are not used, by their names.
+        """
+        from agentkit.toolset.mcp.server_config import servers_of_config
+
+        return servers_of_config(config, environ)
+
     def __hash__(self) -> int:
         return hash((self.alias, self.command, self.url, id(self.server)))
 

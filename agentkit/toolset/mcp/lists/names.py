@@ -14,7 +14,8 @@ from collections.abc import Iterable
 _MAX_LENGTH = 64
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _ALIAS = re.compile(r"[a-zA-Z](?:_?[a-zA-Z0-9-])*")
-_MAX_ALIAS = 32
+MAX_ALIAS = 32
+"""Characters of an alias."""
 _BETWEEN = "__"
 _DIGITS = (8, 16, 24)
 """Hexadecimal digits of a hash. With the most of them there is still room for any alias."""
@@ -24,9 +25,9 @@ _LOOKS_HASHED = re.compile(r"_(?:[0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{24})\Z")
 def check_alias(alias: str) -> None:
     """Raise `ValueError` unless the alias can lead a tool name."""
     is_text = isinstance(alias, str)
-    if not is_text or len(alias) > _MAX_ALIAS or not _ALIAS.fullmatch(alias):
+    if not is_text or len(alias) > MAX_ALIAS or not _ALIAS.fullmatch(alias):
         raise ValueError(
-            f"alias {alias!r} cannot lead a tool name; use 1 to {_MAX_ALIAS} of the characters "
+            f"alias {alias!r} cannot lead a tool name; use 1 to {MAX_ALIAS} of the characters "
             "a-z, A-Z, 0-9, '_' and '-', beginning with a letter (Gemini takes no other names), "
             "without '__' and without '_' at the end"
         )
