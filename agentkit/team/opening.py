@@ -16,6 +16,7 @@ from agentkit.team.plan import Plan
 from agentkit.team.served import ServedTools
 from agentkit.toolset import Tool, Toolset, ToolsetError
 from agentkit.toolset.mcp import McpConnection, McpServer
+from agentkit.toolset.mcp.connecting import close_all
 
 _LOGGER = logging.getLogger("agentkit.mcp")
 
@@ -39,7 +40,7 @@ async def open_team(plan: Plan) -> AsyncGenerator[Team, None]:
         yield OpenTeam(plan, ServedTools(connections)).team
     finally:
         _log_warnings(connections, logged)
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await close_all(connections)
 
 
 class OpenTeam:

@@ -1,13 +1,14 @@
-"""Connecting several servers at once."""
+"""Connecting several servers at once, and ending them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.connection import McpConnection
 from agentkit.toolset.mcp.server import McpServer
+from agentkit.toolset.outlast import outlast
 
 
 async def connect_all(servers: Iterable[McpServer]) -> list[McpConnection]:
@@ -27,9 +28,29 @@ async def connect_all(servers: Iterable[McpServer]) -> list[McpConnection]:
     try:
         await asyncio.gather(*(_try_open(connection) for connection in connections))
     except BaseException:
-        await asyncio.gather(*(connection.close() for connection in connections))
+        await close_all(connections)
         raise
     return connections
+
+
+async def close_all(connections: Collection[McpConnection]) -> None:
+    """End connections at the same time. Returns when all servers are gone, also if cancelled
+    meanwhile."""
+
+    def hurry() -> None:
+        for connection in connections:
+            connection.hurry()
+
+    # Nobody cancels these: a task that is cancelled before its first step never takes it, and its
+    # server would be left.
+    closing = [asyncio.create_task(connection.close()) for connection in connections]
+    cancelled: asyncio.CancelledError | None = None
+    for task in closing:
+        cancelled = await outlast(task, on_cancel=hurry) or cancelled
+    for task in closing:
+        task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _try_open(connection: McpConnection) -> None:

@@ -95,12 +95,13 @@ class McpConnection(ReadsContent):
         it again does nothing. A start that is under way is waited for: `connect_timeout_s`."""
         self._is_closed = True
         closing = asyncio.create_task(self._close())
-        cancelled = await outlast(closing, on_cancel=self._hurry)
+        cancelled = await outlast(closing, on_cancel=self.hurry)
         closing.result()
         if cancelled is not None:
             raise cancelled
 
-    def _hurry(self) -> None:
+    def hurry(self) -> None:
+        """Skip the polite part of ending the server."""
         if self._link is not None:
             self._link.transport.hurry.set()
 
