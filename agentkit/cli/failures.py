@@ -19,6 +19,8 @@ def failures_as_exit_codes() -> Iterator[None]:
     """Turn errors that a person can do something about into one line and an exit code."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # of `agentkit ... | head`: typer ends the command without a word
     except (AgentkitError, OSError) as error:
         fail(str(error))
     except KeyboardInterrupt:
