@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import torch
 
@@ -123,6 +124,7 @@ class EngineCore:
             whole = self._run(chunks)
             seconds = self._clock() - began
             self._counters.count_step(chunks, seconds)
+            self.scheduler.note_step(chunks, seconds)
             if whole and self.cache.tiers is not None:
                 note_prefill(self.cache.tiers, chunks, seconds)
         if self._check_every_step:
@@ -216,9 +218,11 @@ class EngineCore:
             agreed = output.agreed(chunk.draft)
             self.scheduler.accept(chunk, agreed)
             self._counters.accepted_tokens += agreed
+        delta = output.delta
         if sequence.first_token_s is None:
             sequence.first_token_s = self._clock()
-        run.emit(output.delta)
+            delta = replace(delta, stats=sequence.stats(sequence.first_token_s))
+        run.emit(delta)
         if output.reason is not None:
             self.scheduler.finish(sequence)
             self._end(Ended(sequence, output.reason))

@@ -14,7 +14,7 @@ from agentkit_runtime.sched.shares import TenantShares
 from agentkit_runtime.sched.step import Step
 from agentkit_runtime.sched.turns import Turns, rank
 from agentkit_runtime.sched.waiting import WaitingQueue
-from agentkit_runtime.types import FinishReason
+from agentkit_runtime.types import FinishReason, Priority
 
 LOOKS_PER_STEP = 16
 """Waiting sequences whose cached tokens are counted anew in each step, for their order."""
@@ -50,15 +50,25 @@ class Admission:
         self._leaders = Leaders(options.shared_min_tokens, ())
         self._left: set[Sequence] = set()
         self._now_s = 0.0
+        self._batch_tokens = 0
         self._no_room: list[Sequence] = []
 
     def run(
-        self, step: Step, leaders: Leaders, now_s: float, *, left: set[Sequence], closed: bool
+        self,
+        step: Step,
+        leaders: Leaders,
+        now_s: float,
+        *,
+        left: set[Sequence],
+        closed: bool,
+        batch_tokens: int,
     ) -> None:
         """Give turns until the step is full or nobody is left.
 
-        Those who have just `left` do not start; nobody does when it is `closed`.
+        Those who have just `left` do not start; nobody does when it is `closed`. The batch class
+        gets at most `batch_tokens`.
         """
+        self._batch_tokens = batch_tokens
         self._step, self._leaders, self._left, self._now_s = step, leaders, left, now_s
         self._no_room = []
         if self._options.mixed_prefill_tokens is not None and len(step):
@@ -69,6 +79,8 @@ class Admission:
         if not closed:
             self._look_around()
         for sequence in self.turns.order(self._lanes.prefills(), now_s, closed=closed):
+            if self._most(sequence) == 0:
+                continue
             self._serve(sequence)
             if step.prompt_budget < 1:
                 return
@@ -91,10 +103,23 @@ class Admission:
                     return
             elif not self._start(sequence):
                 return
-        n_tokens = self._step.take(worker, until)
+        most = self._most(sequence)
+        n_tokens = self._step.take(worker, until, most)
+        if most is not None:
+            self._batch_tokens -= n_tokens
         if n_tokens:
             self._shares.charge(worker.tenant, n_tokens)
             self.turns.served(sequence)
+
+    def _most(self, sequence: Sequence) -> int | None:
+        """How many tokens one that is served may take; None: all that the step has.
+
+        By the class of who is served: a batch request may do what somebody else waits for. Who is
+        so old that it is his turn is held back by nothing.
+        """
+        if sequence.priority is not Priority.BATCH or self.turns.is_due(sequence):
+            return None
+        return max(0, self._batch_tokens)
 
     def _start(self, sequence: Sequence) -> bool:
         """Admit a waiting sequence; False when it has nothing to run now."""

@@ -49,6 +49,12 @@ class SchedulerOptions:
     returning_s: float = 1.0
     """A session that comes back when a hint expected it is ordered as if it had come so many
     seconds earlier: what was kept for it is in memory now."""
+    batch_rests_s: float = 1.0
+    """While an interactive request has no first token, the batch class rests, for at most so many
+    seconds at a time. 0: it goes on."""
+    batch_step_s: float | None = 0.1
+    """Prompts of the batch class are computed in pieces that take about so long: what somebody who
+    comes meanwhile waits for. None takes all that a step has."""
     patience_s: float = 5.0
     """A request is old when it waits, or its prompt is not computed, so long after it came."""
     turns_per_old: int = 8
@@ -79,10 +85,12 @@ class SchedulerOptions:
             require_whole(name, getattr(self, name), least=1)
         for name in ("reserve_tokens", "max_overtakes", "max_preemptions"):
             require_whole(name, getattr(self, name), least=0)
-        for name in ("cached_token_s", "returning_s", "patience_s"):
+        for name in ("cached_token_s", "returning_s", "batch_rests_s", "patience_s"):
             require_number(name, getattr(self, name), least=0)
         if self.mixed_prefill_tokens is not None:
             require_whole("mixed_prefill_tokens", self.mixed_prefill_tokens, least=1)
+        if self.batch_step_s is not None:
+            require_number("batch_step_s", self.batch_step_s, least=0.001)
         if self.deadline_lead_s is not None:
             require_number("deadline_lead_s", self.deadline_lead_s, least=0)
         require_instance("preempt_for_priority", self.preempt_for_priority, bool)

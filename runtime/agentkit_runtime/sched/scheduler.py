@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.sched.admission import Admission
 from agentkit_runtime.sched.followers import Leaders, follows
 from agentkit_runtime.sched.lanes import Lanes
 from agentkit_runtime.sched.options import SchedulerOptions
+from agentkit_runtime.sched.resting import Resting
 from agentkit_runtime.sched.sequence import Chunk, Ended, Sequence
 from agentkit_runtime.sched.shares import TenantShares
 from agentkit_runtime.sched.stats import SchedulerStats
@@ -49,6 +51,7 @@ class Scheduler:
             cache, self._lanes, self.waiting, self._shares, options, self.finish
         )
         self._loading = self._admission.loading
+        self._resting = Resting(options)
         self._n_late = 0
         self.n_preemptions = 0
         self.idle_wait_s = 0.0
@@ -64,6 +67,15 @@ class Scheduler:
     def running(self) -> list[Sequence]:
         """The sequences that hold slots."""
         return self._lanes.running
+
+    @property
+    def tenant_weights(self) -> Mapping[str, float]:
+        """Shares of tenants, relative to each other; 1 for those that are not there."""
+        return self._shares.weights
+
+    def set_tenant_weights(self, weights: Mapping[str, float]) -> None:
+        """Share by other weights from now on. Raises ValueError for what is no weight."""
+        self._shares.weights = replace(self._options, tenant_weights=dict(weights)).tenant_weights
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
@@ -89,12 +101,19 @@ class Scheduler:
         begun = (*self._lanes.prefills(), *self._loading.sequences)
         leaders = Leaders(self._options.shared_min_tokens, begun)
         self._make_way(leaders, now_s)
-        self._run_decodes(step)
-        self._admission.run(step, leaders, now_s, left=self._left, closed=self._closed)
+        rests = self._resting.rests(self.running, self.waiting, now_s)
+        self._fill(step, leaders, now_s, batch_rests=rests)
+        if rests and not len(step):  # the urgent one cannot go on: nobody is helped by a rest
+            self._fill(step, leaders, now_s, batch_rests=False)
         self._run_guesses(step)
         chunks = step.chunks()
         self.idle_wait_s = 0.0 if chunks or step.ended else self._until_next(now_s)
         return chunks, step.ended
+
+    def note_step(self, chunks: list[Chunk], seconds: float) -> None:
+        """Learn how long a step took."""
+        if any(chunk.start < chunk.sequence.n_prompt for chunk in chunks):
+            self._resting.note(sum(chunk.n_rows for chunk in chunks), seconds)
 
     def commit(self, chunk: Chunk) -> None:
         """Record that a chunk's KV is computed; a prompt's tokens become visible to others at
@@ -147,6 +166,7 @@ class Scheduler:
         return SchedulerStats(
             waiting={priority: self.waiting.counts[priority] for priority in Priority},
             waiting_tokens=self.waiting.n_tokens,
+            computed=self._shares.computed,
             running=len(self.running),
             prefilling=len(self._lanes.prefills()),
             following=sum(follows(s) for s in self.waiting),
@@ -205,9 +225,25 @@ class Scheduler:
             )
         ]
 
-    def _run_decodes(self, step: Step) -> None:
+    def _fill(self, step: Step, leaders: Leaders, now_s: float, *, batch_rests: bool) -> None:
+        """Tokens of lanes that decode, then prompts."""
+        self._run_decodes(step, batch_rests=batch_rests)
+        self._admission.run(
+            step,
+            leaders,
+            now_s,
+            left=self._left,
+            closed=self._closed,
+            batch_tokens=0 if batch_rests else self._resting.batch_tokens(len(step)),
+        )
+
+    def _run_decodes(self, step: Step, *, batch_rests: bool) -> None:
         """One token of each lane that generates; more where a grammar has forced some."""
-        lanes = [s for s in self.running if not s.prefilling]
+        lanes = [
+            s
+            for s in self.running
+            if not s.prefilling and not (batch_rests and s.priority is Priority.BATCH)
+        ]
         lanes.sort(key=lambda s: (-s.priority, s.arrival))
         for sequence in lanes:
             if step.budget < 1:

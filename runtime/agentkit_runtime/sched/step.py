@@ -38,8 +38,9 @@ class Step:
         """From here on, take at most `n_tokens` of prompts."""
         self.prompt_budget = min(self.budget, n_tokens)
 
-    def take(self, sequence: Sequence, until: int | None = None) -> int:
-        """Let a sequence run up to position `until` (else to its end), as far as the budget goes.
+    def take(self, sequence: Sequence, until: int | None = None, most: int | None = None) -> int:
+        """Let a sequence run up to position `until` (else to its end), as far as the budget goes
+        and by at most `most` tokens.
 
         Returns:
             Tokens added to its part of the step.
@@ -48,6 +49,7 @@ class Step:
         position = sequence.computed if done is None else done.start + done.n
         end = sequence.length if until is None else min(until, sequence.length)
         n = min(self.prompt_budget if sequence.prefilling else self.budget, end - position)
+        n = n if most is None else min(n, most)
         if n < 1:
             return 0
         if done is None:

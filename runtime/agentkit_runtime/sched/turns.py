@@ -39,6 +39,10 @@ class Turns:
         tenant = min(self._waiting.tenants(priority), key=lambda t: (self._shares.of(t), t))
         return self._waiting.line(priority, tenant, 1)[0]
 
+    def is_due(self, sequence: Sequence) -> bool:
+        """Whether it has waited for so long that nobody goes before it."""
+        return sequence is self._old and self._since_old >= self._options.turns_per_old
+
     def close(self) -> None:
         """Nobody else may start in this step."""
         self._closed = True

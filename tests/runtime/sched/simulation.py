@@ -7,6 +7,7 @@ however it was scheduled, and a slot that was reused, or read before it was comp
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -61,6 +62,12 @@ class Request:
     @property
     def generated(self) -> list[int]:
         return self.ids[self.sequence.n_prompt :]
+
+
+def prompt_of(seed: int, n: int) -> list[int]:
+    """`n` token ids that share next to nothing with those of another seed."""
+    rng = random.Random(seed)
+    return [rng.randrange(1000) for _ in range(n)]
 
 
 def next_token(ids: Sequence[int]) -> int:

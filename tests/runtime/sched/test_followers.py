@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
-from tests.runtime.sched.simulation import Simulation, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import Simulation, prompt_of, simulation
 
 
 def least(prompts: list[list[int]], *, n_generated: int) -> int:
@@ -184,7 +177,7 @@ def test_a_follower_leads_when_its_leader_has_to_wait_longer_than_itself() -> No
 
 
 def test_a_follower_that_parts_earlier_takes_nothing_from_what_its_leader_does() -> None:
-    sim = simulation(4000, options=SchedulerOptions(step_tokens=100))
+    sim = simulation(4000, options=SchedulerOptions(step_tokens=100, batch_step_s=None))
     trunk = prompt_of(0, 300)
     leader = sim.add(trunk, 1, priority=Priority.BATCH)
     sim.step()

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 from agentkit_runtime.kv.hints import LikelyNext, SessionWaits
 from agentkit_runtime.sched.options import SchedulerOptions
-from tests.runtime.sched.simulation import Request, Simulation, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import Request, Simulation, prompt_of, simulation
 
 
 def busy(**options: object) -> Simulation:

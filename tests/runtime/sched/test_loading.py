@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from agentkit_runtime.kv.tokens import pack
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
-from tests.runtime.sched.simulation import Request, Simulation, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import Request, Simulation, prompt_of, simulation
 
 
 def evicted(prompts: list[list[int]], **options: object) -> Simulation:

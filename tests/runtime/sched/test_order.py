@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
-from tests.runtime.sched.simulation import Request, Simulation, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import Request, Simulation, prompt_of, simulation
 
 
 def one_lane(n_slots: int = 2000, **options: object) -> Simulation:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from agentkit_runtime.sched.admission import NO_ROOM_TRIES
 from agentkit_runtime.sched.lanes import Lanes
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import FinishReason, Priority
-from tests.runtime.sched.simulation import Request, next_token, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import Request, next_token, prompt_of, simulation
 
 
 def assert_right(request: Request) -> None:

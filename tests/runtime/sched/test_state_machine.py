@@ -18,6 +18,8 @@ prompts = st.one_of(
 options = st.builds(
     SchedulerOptions,
     step_tokens=st.sampled_from([1, 3, 8, 64]),
+    batch_rests_s=st.sampled_from([0.0, 0.3, 1.0]),
+    batch_step_s=st.sampled_from([None, 0.01, 0.1]),
     mixed_prefill_tokens=st.sampled_from([None, 1, 4]),
     max_lanes=st.integers(1, 5),
     reserve_tokens=st.sampled_from([0, 4]),

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.sequence import CATCH_UP_TOKENS, Sequence
 from agentkit_runtime.sched.step import Step
 from agentkit_runtime.types import FinishReason, GenerateRequest, Priority
-from tests.runtime.sched.simulation import NoText, next_token, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import NoText, next_token, prompt_of, simulation
 
 
 def test_lanes_that_decode_wait_for_no_more_prompt_tokens_than_allowed() -> None:
