@@ -12,7 +12,7 @@ import hashlib
 import itertools
 import logging
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ from agentkit_runtime.types import FinishReason, GenerateRequest, Grammar
 
 if TYPE_CHECKING:
     from agentkit_runtime.capacity.memory import PoolSize
-    from agentkit_runtime.core import CoreStats
+    from agentkit_runtime.core import CoreStats, EngineCore
     from agentkit_runtime.load import LoadedModel
     from agentkit_runtime.text.tokenizer import Tokenizer
 
@@ -157,6 +157,23 @@ class ChatService:
     def close(self) -> None:
         """Stop the engine; replies that are still running end with an error. Idempotent."""
         self._loaded.engine.close()
+
+    def set_tenant_terms(
+        self, *, weights: Mapping[str, float], pin_quotas: Mapping[str, int]
+    ) -> None:
+        """What tenants have of their own from the next step on; others have what options say.
+
+        Args:
+            weights: shares of computed tokens (`SchedulerOptions.tenant_weights`).
+            pin_quotas: tokens that a tenant may pin.
+        """
+
+        def steer(core: EngineCore) -> None:
+            core.scheduler.set_tenant_weights(weights)
+            core.cache.set_pin_quotas(pin_quotas)
+
+        with suppress(EngineStopped):
+            self._loaded.engine.call(steer)
 
     def rotate_namespace_key(self, key: bytes) -> None:
         """Separate tenants by another secret from now on; all caches start cold.
@@ -322,6 +339,8 @@ class ChatService:
             self._memory.remember_after(prepared.prompt.end, reply.text, ids)
         if reply.text:
             told = Reply(
-                content=reply.content, calls=reply.calls, ids=tuple(ids or reply.token_ids)
+                content=f"{request.prefill}{reply.content}",
+                calls=reply.calls,
+                ids=tuple(ids or reply.token_ids),
             )
             self._prompts.answered(prepared.generate.namespace, request, prepared.prompt, told)

@@ -18,10 +18,11 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from agentkit_runtime.api.caller import Caller
+from agentkit_runtime.api.caller import Bounds, Caller
 from agentkit_runtime.api.labels import labelled
 from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.reply import ChatStream, abort_all, merged
+from agentkit_runtime.types import Priority
 
 if TYPE_CHECKING:
     from agentkit_runtime.service import ChatService
@@ -140,7 +141,7 @@ class Answering:
             RequestRejected: the request can never run here.
             EngineStopped: the engine is closed.
         """
-        chat = labelled(_of(chat, caller), headers)
+        chat = _bounded(labelled(_of(chat, caller), headers), caller.bounds)
         asked = Asked(
             id=id,
             endpoint=endpoint,
@@ -195,6 +196,11 @@ class Answer:
     def n(self) -> int:
         """How many answers there are."""
         return len(self._streams)
+
+    @property
+    def streams(self) -> Sequence[ChatStream]:
+        """The answers themselves, to look at: `events` reads them, `close` ends them."""
+        return self._streams
 
     async def events(self) -> AsyncGenerator[tuple[int, ChatEvent], None]:
         """The events of all answers as they come, each with its answer's rank."""
@@ -266,3 +272,15 @@ def _logged() -> Iterator[None]:
 
 def _of(chat: ChatRequest, caller: Caller) -> ChatRequest:
     return dataclasses.replace(chat, tenant=caller.tenant)
+
+
+def _bounded(chat: ChatRequest, bounds: Bounds) -> ChatRequest:
+    """Lower what is above its bounds. INTERACTIVE stays: nobody has it without asking for it, and
+    the gate tells who may not."""
+    if chat.priority is Priority.NORMAL > bounds.priority:
+        chat = dataclasses.replace(chat, priority=bounds.priority)
+    wanted = chat.sampling.max_tokens
+    if bounds.max_tokens is None or (wanted is not None and wanted <= bounds.max_tokens):
+        return chat
+    sampling = dataclasses.replace(chat.sampling, max_tokens=bounds.max_tokens)
+    return dataclasses.replace(chat, sampling=sampling)

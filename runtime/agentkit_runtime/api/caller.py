@@ -12,9 +12,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from agentkit_runtime.api.dialect import dialect_of
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import DEFAULT_TENANT
+from agentkit_runtime.types import Priority
 
 Role = Literal["admin", "user"]
 """An admin steers the server and sees all tenants; a user asks the model as one tenant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The most that requests of a caller get, whatever they ask for."""
+
+    max_tokens: int | None = None
+    """Longer answers end there. None is no bound."""
+    priority: Priority = Priority.INTERACTIVE
+    """The highest class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +36,7 @@ class Caller:
     roles: frozenset[Role] = frozenset({"user"})
     key_id: str | None = None
     """Names the key in logs and reports; None where no key is asked for. Never the key itself."""
+    bounds: Bounds = Bounds()
 
 
 class Authenticator(Protocol):

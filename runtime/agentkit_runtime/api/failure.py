@@ -41,7 +41,10 @@ class ApiError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of the answer. Retry-After is in whole seconds, rounded up (RFC 9110, 10.2.3)."""
+        """Headers of the answer. Retry-After is in whole seconds, rounded up (RFC 9110, 10.2.3);
+        with 401 the way to authenticate is named (11.6.1)."""
+        if self.status == 401:
+            return {"WWW-Authenticate": "Bearer"}
         if self.retry_after_s is None:
             return {}
         return {"Retry-After": str(max(1, math.ceil(self.retry_after_s)))}

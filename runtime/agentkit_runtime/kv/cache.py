@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from agentkit_runtime.errors import NotCached
 from agentkit_runtime.kv.events import AllBlocksCleared
@@ -87,6 +87,11 @@ class KvCache(RestoringSlots):
 
     # -- time, hints ----------------------------------------------------------------------------
 
+    @property
+    def now_s(self) -> float:
+        """Seconds on the cache's clock, on which pins end."""
+        return self._clock()
+
     def tick(self) -> None:
         """End pins and hints whose time is over. Cheap; called before each step."""
         self._timers.run(self._clock())
@@ -143,6 +148,13 @@ class KvCache(RestoringSlots):
         self._pins.drop(handle)
         self._free_released()
         return True
+
+    def set_pin_quotas(self, quotas: Mapping[str, int]) -> None:
+        """Limit the tokens that these tenants may pin, and others by `PinQuota.per_tenant`.
+
+        Pins that are there stay.
+        """
+        self._pins.quotas = dict(quotas)
 
     def pins(self, tenant: str | None = None) -> list[Pin]:
         """The pins of one tenant, or all, oldest first."""

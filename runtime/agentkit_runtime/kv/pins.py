@@ -8,7 +8,7 @@ namespace.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agentkit_runtime.checks import require_whole
@@ -100,6 +100,9 @@ class Pins:
         self._timers = timers
         self._clock = clock
         self._per_tenant = per_tenant
+        self.quotas: Mapping[str, int] = {}
+        """Tokens that tenants may pin, of those that have a limit of their own. May be replaced at
+        any time: pins that are there stay."""
         self._total = total
         self._pins: dict[str, HeldPin] = {}
         self._at: dict[Node, list[HeldPin]] = {}
@@ -190,10 +193,11 @@ class Pins:
 
     def _require_room(self, pin: HeldPin) -> None:
         pinned = _size([pin.node, *self._nodes(pin.tenant)])
-        if pinned > self._per_tenant:
+        limit = self.quotas.get(pin.tenant, self._per_tenant)
+        if pinned > limit:
             raise PinRefused(
                 f"with these {count(pin.tokens)} tokens the tenant would have {pinned} pinned, and "
-                f"its limit is {self._per_tenant}; unpin something"
+                f"its limit is {limit}; unpin something"
             )
         if self._in_all(pin.node) > self._total:  # how many are others' is not said
             raise PinRefused(

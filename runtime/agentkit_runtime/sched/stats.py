@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentkit_runtime.types import Priority
 
@@ -17,6 +17,9 @@ class SchedulerStats:
     waiting_tokens: int = 0
     """Their tokens that have to be computed, as far as was known when they came; what several of
     them share counts for each."""
+    computed: Mapping[str, int] = field(default_factory=dict)
+    """Tokens computed for each tenant since start, whatever became of its requests; one that was
+    away for long (among more than `shares.MAX_IDLE`) begins again at 0."""
     running: int
     """Sequences that hold slots."""
     prefilling: int

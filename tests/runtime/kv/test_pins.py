@@ -220,3 +220,13 @@ def test_a_time_to_live_of_nothing_is_refused(cache: KvCache) -> None:
     with pytest.raises(ValueError, match="ttl_s must be positive, or None for ever, got 0"):
         cache.pin(b"n", pack(FRONT), ttl_s=0)
     assert cache.available == 100
+
+
+def test_a_tenant_can_have_a_quota_of_its_own_at_any_time(cache: KvCache) -> None:
+    cache.set_pin_quotas({"ann": 2})
+    fill(cache, [1, 2, 3])
+    with pytest.raises(PinRefused, match="its limit is 2"):
+        cache.pin(b"n", pack([1, 2, 3]), scope=ANN)
+    assert cache.pin(b"n", pack([1, 2, 3]), scope=BOB).tokens == 3
+    cache.set_pin_quotas({})
+    assert cache.pin(b"n", pack([1, 2, 3]), scope=ANN).tokens == 3

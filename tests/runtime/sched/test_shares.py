@@ -9,12 +9,7 @@ import pytest
 from agentkit_runtime.sched import shares as shares_module
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.sched.shares import MAX_IDLE, TenantShares
-from tests.runtime.sched.simulation import next_token, simulation
-
-
-def prompt_of(seed: int, n: int) -> list[int]:
-    rng = random.Random(seed)
-    return [rng.randrange(1000) for _ in range(n)]
+from tests.runtime.sched.simulation import next_token, prompt_of, simulation
 
 
 def test_a_thousand_waiting_requests_do_not_block_another_tenants_first() -> None:
@@ -144,3 +139,27 @@ def test_who_has_been_away_longest_is_forgotten_first(monkeypatch: pytest.Monkey
         shares.charge(tenant, 10)
         shares.leave(tenant)
     assert (shares.of("a"), shares.of("b"), shares.of("c")) == (20, 0, 10)
+
+
+def test_tokens_are_counted_for_each_tenant_also_of_what_was_aborted() -> None:
+    shares = TenantShares({"ann": 4.0})
+    for tenant, n in (("ann", 30), ("bob", 5), ("ann", 12)):
+        shares.enter(tenant)
+        shares.charge(tenant, n)
+        shares.leave(tenant)
+
+    assert shares.computed == {"bob": 5, "ann": 42}
+
+
+def test_counts_of_tenants_that_were_away_for_longest_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shares_module, "MAX_IDLE", 2)
+    shares = TenantShares({})
+    for tenant in ("first", "second", "third", "first", "fourth"):
+        shares.enter(tenant)
+        shares.charge(tenant, 1)
+        shares.leave(tenant)
+
+    assert len(shares.computed) == 3
+    assert shares.computed["first"] == 2

@@ -1,0 +1,14 @@
+"""Who may use a server, as which tenant, and how much.
+
+key            what an API key looks like; hashing and telling keys apart
+terms          what a tenant may do: rates, budgets, bounds of a request
+store          the file of keys and tenants (SQLite); changed by `agentkit-runtime keys`
+live           the store as a running server sees it: changes count at once
+authenticator  credentials in headers -> `Caller`
+bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down
+gate           lets requests in by their tenant's terms
+rate_headers   tells clients what is left, in the names of their API
+
+A tenant is what shares a radix tree root, limits and bills: a team, an application, a customer.
+A key belongs to one tenant; a tenant can have many keys.
+"""

@@ -1,0 +1,87 @@
+"""The key store as a running server sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from agentkit_runtime.tenancy.records import Snapshot
+from agentkit_runtime.tenancy.store import KeyStore, KeyStoreFault
+
+_LOG = logging.getLogger(__name__)
+
+
+class LiveStore:
+    """What the file says now. Looking costs some microseconds; only a change costs a read.
+
+    A file that was replaced by another one counts, too. While the file cannot be read, what it said
+    last goes on to hold: a server must not refuse everybody because of a disk.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the store at `path`. Raises as `KeyStore` does."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[Snapshot], None]] = []
+        self._fault: str | None = None
+        self._open()
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def listen(self, listener: Callable[[Snapshot], None]) -> None:
+        """Call `listener` now and after each change, in the thread that notices it."""
+        self._listeners.append(listener)
+        listener(self._snapshot)
+
+    def now(self) -> Snapshot:
+        """Keys and terms as they are. From any thread."""
+        with self._lock:
+            changed = self._refresh()
+        if changed:
+            for listener in self._listeners:
+                listener(self._snapshot)
+        return self._snapshot
+
+    def _open(self) -> None:
+        self._store = KeyStore(self._path)
+        self._file = _identity(self._path)
+        # The number first: a change in between is then seen once more, and not missed.
+        self._version = self._store.version()
+        self._snapshot = self._store.snapshot()
+
+    def _refresh(self) -> bool:
+        """Read again what has changed; False when nothing has, or it cannot be read."""
+        try:
+            if _identity(self._path) != self._file:
+                old = self._store
+                self._open()
+                old.close()
+            elif (version := self._store.version()) != self._version:
+                self._snapshot = self._store.snapshot()
+                self._version = version
+            else:
+                return False
+        except (KeyStoreFault, OSError, ValueError) as error:
+            if str(error) != self._fault:
+                _LOG.warning("the key store cannot be read, its last state holds: %s", error)
+            self._fault = str(error)
+            return False
+        self._fault = None
+        return True
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
