@@ -122,6 +122,8 @@ class ChatRequest:
     """Variables of the chat template, among those in `text.template.TEMPLATE_OPTIONS`."""
     ignores_end: bool = False
     """Whether the answer goes on where the model would end it, up to `max_tokens`."""
+    prefill: str = ""
+    """How the answer begins. The model goes on from it, and what it generates is told."""
 
     def __post_init__(self) -> None:
         require_instance("messages", self.messages, tuple)
@@ -137,6 +139,7 @@ class ChatRequest:
         if self.allowed_tools is not None:
             require_texts("allowed_tools", self.allowed_tools, frozenset)
         require_instance("sampling", self.sampling, SamplingParams)
+        require_text("prefill", self.prefill)
         require_text("tenant", self.tenant)
         if not self.tenant:  # that is nobody's name in the cache
             raise ValueError(f"tenant must not be empty; {DEFAULT_TENANT!r} is the default")
@@ -204,6 +207,8 @@ class ChatFinished:
     error: str | None = None
     reasoning_tokens: int = 0
     """Generated tokens that are thinking, its tags included; 0 where it is not separated."""
+    stop: str | None = None
+    """The stop string that ended the answer."""
 
 
 ChatEvent = ContentDelta | ReasoningDelta | ToolCallStart | ToolCallArguments | ChatFinished

@@ -17,7 +17,14 @@ from agentkit_runtime.chat import (
     ToolCallArguments,
     ToolCallStart,
 )
-from agentkit_runtime.types import Delta, EngineEvent, Finished, FinishReason, TokenLogprob
+from agentkit_runtime.types import (
+    Delta,
+    EngineEvent,
+    Finished,
+    FinishReason,
+    RequestStats,
+    TokenLogprob,
+)
 
 
 class CallParser(Protocol):
@@ -80,6 +87,9 @@ class ReplyAssembler:
         self.token_ids: list[int] = []
         """All generated ids so far, the end-of-turn token included where there was one."""
         self.finished: Finished | None = None
+        self.begun: RequestStats | None = None
+        """What was known of the request when its first token came; None before that."""
+        self._stop: str | None = None
 
     @property
     def text(self) -> str:
@@ -111,6 +121,8 @@ class ReplyAssembler:
 
     def _delta(self, delta: Delta) -> list[ChatEvent]:
         self.token_ids += delta.token_ids
+        self.begun = self.begun or delta.stats
+        self._stop = delta.stop
         if self._token_bytes is not None:
             self._logprobs += [_chat_logprob(item, self._token_bytes) for item in delta.logprobs]
         if not delta.text:
@@ -167,6 +179,7 @@ class ReplyAssembler:
             stats=finished.stats,
             error=finished.error,
             reasoning_tokens=self._n_reasoning,
+            stop=self._stop,
         )
 
     def _reason(
@@ -216,6 +229,11 @@ class ChatStream:
     def ids(self) -> tuple[int, ...]:
         """What the model has read and said so far: ids of the prompt and of the reply."""
         return (*self._prompt_ids, *self._assembler.token_ids)
+
+    @property
+    def begun(self) -> RequestStats | None:
+        """What was known of the request when its first token came; None before that."""
+        return self._assembler.begun
 
     @property
     def n_prompt_ids(self) -> int:

@@ -138,6 +138,8 @@ class TextDelta:
     text: str
     stopped: bool = False
     """A stop string was completed; `text` ends before it."""
+    stop: str | None = None
+    """Which one."""
 
 
 class TextStream(Protocol):
@@ -233,6 +235,10 @@ class Delta:
     logprobs: tuple[TokenLogprob, ...] = ()
     """One for each of `token_ids` when the request wanted them, else empty. A token that a grammar
     forced was not chosen by the model: its log-probability is 0."""
+    stop: str | None = None
+    """The stop string that ended the text."""
+    stats: RequestStats | None = None
+    """With the first token only: what is known of the request by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

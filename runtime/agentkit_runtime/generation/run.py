@@ -24,11 +24,13 @@ class Output:
     reason: FinishReason | None = None
     stopped: bool = False
     """A stop string was completed: what is held back is part of it."""
+    stop: str | None = None
+    """Which one."""
 
     @property
     def delta(self) -> Delta:
         """The event that tells the caller."""
-        return Delta(self.text, tuple(self.ids), tuple(self.logprobs))
+        return Delta(self.text, tuple(self.ids), tuple(self.logprobs), self.stop)
 
     def agreed(self, draft: Sequence[int]) -> int:
         """How many leading tokens of a draft came true: their KV is right."""
@@ -137,7 +139,7 @@ class Run:
             request.grammar.accept(token)
         delta = request.text.push(token)
         output.text += delta.text
-        output.stopped = delta.stopped
+        output.stopped, output.stop = delta.stopped, delta.stop
         if delta.stopped or (request.grammar is not None and request.grammar.done):
             output.reason = FinishReason.STOP
         elif sequence.length >= sequence.limit:

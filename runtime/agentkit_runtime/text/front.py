@@ -11,6 +11,7 @@ from agentkit_runtime.chat import ChatMessage, ChatTool
 from agentkit_runtime.text.request_text import (
     check_messages,
     check_tools,
+    check_unicode,
     message_texts,
     tool_texts,
     with_message_changed,
@@ -90,6 +91,12 @@ def checked_texts(messages: Sequence[ChatMessage], first: int) -> frozenset[str]
     """Check messages and return the noncharacters in them; see `check_messages`."""
     check_messages(messages, first)
     return noncharacters_in(text for message in messages for _, text in message_texts(message))
+
+
+def checked_prefill(prefill: str) -> frozenset[str]:
+    """Check an answer's given beginning and return the noncharacters in it."""
+    check_unicode("prefill", prefill)
+    return noncharacters_in([prefill])
 
 
 def noncharacters_in(texts: Iterable[str]) -> frozenset[str]:

@@ -13,6 +13,7 @@ from agentkit_runtime.text.front import (
     CheckedTools,
     Front,
     check_tool_texts,
+    checked_prefill,
     checked_texts,
     copied_tools,
     marked_messages,
@@ -133,7 +134,8 @@ class Renderer:
             raise RequestRejected("there are no messages; give at least one", field="messages")
         self._check_options(request.template_options)
         tools = self._checked_tools(request)
-        front, mark = self._front(request.messages, known, tools.noncharacters)
+        used = tools.noncharacters | checked_prefill(request.prefill)
+        front, mark = self._front(request.messages, known, used)
         warnings: list[str] = []
         shown_tools = tools.marked(mark, self.tokenizer.marker)
         messages = self._arranged(front.shown, shown_tools, warnings)
@@ -144,9 +146,11 @@ class Renderer:
             add_generation_prompt=add_generation_prompt,
             options=request.template_options,
         )
+        prefill = request.prefill if add_generation_prompt else ""
+        needs_mark = tools.needs_mark or self.tokenizer.marker.needs_mark(prefill)
         return Written(
-            marked_text=text,
-            escape=mark if tools.needs_mark else front.mark,
+            marked_text=text + self.tokenizer.marker.mark(prefill, mark),
+            escape=mark if needs_mark else front.mark,
             front=front,
             warnings=tuple(warnings),
         )

@@ -16,7 +16,7 @@ def check_messages(messages: Sequence[ChatMessage], first: int = 0) -> None:
     """
     for i, message in enumerate(messages, first):
         for field, text in message_texts(message):
-            _check_unicode(f"messages[{i}].{field}", text)
+            check_unicode(f"messages[{i}].{field}", text)
 
 
 def check_tools(tools: Sequence[ChatTool]) -> None:
@@ -28,10 +28,11 @@ def check_tools(tools: Sequence[ChatTool]) -> None:
     for i, tool in enumerate(tools):
         check_json(tool.parameters, f"tools[{i}].parameters")
         for field, text in tool_texts(tool):
-            _check_unicode(f"tools[{i}].{field}", text)
+            check_unicode(f"tools[{i}].{field}", text)
 
 
-def _check_unicode(field: str, text: str) -> None:
+def check_unicode(field: str, text: str) -> None:
+    """Raise `RequestRejected`, naming the field, for text that is not Unicode."""
     if not is_unicode(text):
         raise RequestRejected(
             f"{field} holds a lone surrogate, which is not a character; "

@@ -29,14 +29,17 @@ class StopScanner:
         self._longest = max(map(len, stops), default=0)
         self._held = ""
         self._stopped = False
+        self.found: str | None = None
+        """The stop string that was completed."""
 
     def push(self, text: str) -> Scanned:
         """Add text; after a stop string, nothing comes out any more."""
         if self._stopped:
             return Scanned("", True)
         self._held += text
-        cut = self._first_stop()
-        if cut is not None:
+        found = self._first_stop()
+        if found is not None:
+            cut, self.found = found
             safe, self._held, self._stopped = self._held[:cut], "", True
             return Scanned(safe, True)
         keep = self._pending_length()
@@ -49,10 +52,12 @@ class StopScanner:
         rest, self._held = self._held, ""
         return rest
 
-    def _first_stop(self) -> int | None:
-        """Start of the stop string that ends first."""
-        found = [(at + len(stop), at) for stop in self._stops if (at := self._held.find(stop)) >= 0]
-        return min(found)[1] if found else None
+    def _first_stop(self) -> tuple[int, str] | None:
+        """Start of the stop string that ends first, and the string."""
+        found = [
+            (at + len(stop), at, stop) for stop in self._stops if (at := self._held.find(stop)) >= 0
+        ]
+        return min(found)[1:] if found else None
 
     def _pending_length(self) -> int:
         """Length of the longest end of the held text that is the beginning of a stop string."""

@@ -20,7 +20,7 @@ class GenerationText:
     def push(self, token_id: int) -> TextDelta:
         """Add a token; returns the text that is now safe to show."""
         scanned = self._scanner.push(self._detokenizer.push(token_id))
-        return TextDelta(scanned.text, scanned.stopped)
+        return TextDelta(scanned.text, scanned.stopped, self._scanner.found)
 
     def finish(self) -> str:
         """Return what was held back."""
