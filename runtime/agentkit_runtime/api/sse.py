@@ -25,9 +25,13 @@ class ClientGone(Exception):
     """The client closed the connection before the work was done."""
 
 
-def event(document: object) -> bytes:
-    """One event, as ASCII: some clients split lines at U+2028 and U+0085, which JSON allows raw."""
-    return f"data: {json.dumps(document, separators=(',', ':'))}\n\n".encode("ascii")
+def event(document: object, name: str | None = None) -> bytes:
+    """One event, as ASCII: some clients split lines at U+2028 and U+0085, which JSON allows raw.
+
+    `name` is its `event:` field.
+    """
+    head = "" if name is None else f"event: {name}\n"
+    return f"{head}data: {json.dumps(document, separators=(',', ':'))}\n\n".encode("ascii")
 
 
 class EventStream(StreamingResponse):

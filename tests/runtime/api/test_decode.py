@@ -11,6 +11,19 @@ from agentkit_runtime.api.failure import ApiError, from_validation
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatToolCall, ToolName
+from agentkit_runtime.types import Priority
+
+
+class Plain:
+    """A model without thinking, whose template has the given switches."""
+
+    def __init__(self, *options: str, thinks: bool = False) -> None:
+        self._options = options
+        self.thinks = thinks
+
+    def template_has(self, option: str) -> bool:
+        return option in self._options
+
 
 USER = {"role": "user", "content": "hi"}
 WEATHER = {
@@ -26,9 +39,9 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "argumen
 ASKED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 
 
-def decoded(**fields: object) -> ChatRequest:
+def decoded(model: Plain | None = None, /, **fields: object) -> ChatRequest:
     body = ChatCompletionBody.model_validate({"model": "m", "messages": [USER], **fields})
-    return decode(body, request_id="r")
+    return decode(body, request_id="r", service=model or Plain())
 
 
 def refusal(**fields: object) -> ApiError:
@@ -143,7 +156,7 @@ def test_a_single_stop_string_is_a_list_of_one() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k", "safety_identifier": "s"},
+        {"user": "u", "metadata": {"a": "b"}, "safety_identifier": "s"},
         {"n": 1, "logprobs": False, "logit_bias": {}, "presence_penalty": 0.0, "store": False},
         {"n": None, "logprobs": None, "audio": None, "modalities": ["text"]},
         {"a_field_from_the_future": 1, "prediction": {"type": "content", "content": "x"}},
@@ -179,15 +192,17 @@ BAD_REQUESTS: list[tuple[dict[str, object], str | None]] = [
     ({"logprobs": 3}, "logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"top_logprobs": 3}, "top_logprobs"),
-    ({"logit_bias": {"50256": -100}}, "logit_bias"),
+    ({"logit_bias": {"five": -100}}, "logit_bias"),
     ({"audio": {"voice": "alloy", "format": "wav"}}, "audio"),
     ({"modalities": ["text", "audio"]}, "modalities"),
-    ({"presence_penalty": 0.5}, "presence_penalty"),
-    ({"frequency_penalty": -1}, "frequency_penalty"),
+    ({"presence_penalty": 2.5}, "presence_penalty"),
+    ({"frequency_penalty": -3}, "frequency_penalty"),
     ({"functions": [{"name": "f"}]}, "functions"),
     ({"reasoning_effort": "high"}, "reasoning_effort"),
     ({"store": True}, "store"),
-    ({"min_p": 0.1}, "min_p"),
+    ({"min_p": 1.1}, "min_p"),
+    ({"prompt_cache_key": "k" * 257}, "prompt_cache_key"),
+    ({"service_tier": "slow"}, "service_tier"),
     ({"guided_json": {}}, "guided_json"),
     ({"temperature": 2.1}, "temperature"),
     ({"temperature": "0.5"}, "temperature"),
@@ -198,7 +213,7 @@ BAD_REQUESTS: list[tuple[dict[str, object], str | None]] = [
     ({"stop": ""}, "stop"),
     ({"stop": ["a", ""]}, "stop[1]"),
     ({"stop": ["x"] * 17}, "stop"),
-    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": -1}, "max_tokens"),
     ({"max_tokens": 5, "max_completion_tokens": 6}, "max_tokens"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"messages": []}, "messages"),
@@ -277,3 +292,59 @@ def test_bad_requests_are_refused_by_name(fields: dict[str, object], param: str 
 
     assert (error.status, error.param) == (400, param)
     assert error.message
+
+
+def test_penalties_biases_and_the_rest_of_sampling_get_through() -> None:
+    sampling = decoded(
+        frequency_penalty=0.5,
+        presence_penalty=-0.5,
+        repetition_penalty=1.1,
+        min_p=0.05,
+        logit_bias={"7": -100, "9": 1.5},
+        max_tokens=0,
+    ).sampling
+
+    assert (sampling.frequency_penalty, sampling.presence_penalty) == (0.5, -0.5)
+    assert (sampling.repetition_penalty, sampling.min_p) == (1.1, 0.05)
+    assert (sampling.logit_bias, sampling.max_tokens) == (((7, -100.0), (9, 1.5)), 0)
+
+
+@pytest.mark.parametrize(
+    ("tier", "priority"),
+    [("auto", Priority.NORMAL), ("flex", Priority.BATCH), ("priority", Priority.INTERACTIVE)],
+)
+def test_a_service_tier_is_a_priority(tier: str, priority: Priority) -> None:
+    assert decoded(service_tier=tier).priority is priority
+
+
+def test_a_prompt_cache_key_names_the_session() -> None:
+    assert decoded(prompt_cache_key="chat-7").session == "chat-7"
+    assert decoded(prompt_cache_key="").session is None
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "options"),
+    [
+        (Plain("enable_thinking"), "none", {"enable_thinking": False}),
+        (Plain("enable_thinking"), "high", {"enable_thinking": True}),
+        (Plain("thinking"), "low", {"thinking": True}),
+        (Plain("reasoning_effort"), "low", {"reasoning_effort": "low"}),
+        (Plain(thinks=True), "high", {}),
+        (Plain(), "none", {}),
+    ],
+)
+def test_an_effort_turns_the_switch_that_the_template_has(
+    model: Plain, effort: str, options: dict[str, object]
+) -> None:
+    assert decoded(model, reasoning_effort=effort).template_options == options
+
+
+def test_an_effort_that_would_be_ignored_is_refused() -> None:
+    with pytest.raises(ApiError, match="always thinks"):
+        decoded(Plain(thinks=True), reasoning_effort="none")
+
+
+def test_what_the_assistant_thought_comes_back_as_its_reasoning() -> None:
+    said = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
+
+    assert decoded(messages=[USER, said, USER]).messages[1].reasoning == "2 + 2"

@@ -10,6 +10,13 @@ from collections.abc import Mapping
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.messages import decode_messages
+from agentkit_runtime.api.openai.options import (
+    Templated,
+    checked_key,
+    priority_of,
+    refuse_unsupported,
+    thinking_options,
+)
 from agentkit_runtime.api.openai.request import (
     AllowedTools,
     ChatCompletionBody,
@@ -19,19 +26,17 @@ from agentkit_runtime.api.openai.request import (
     ToolChoiceBody,
     ToolReference,
 )
+from agentkit_runtime.api.openai.sampling import sampling_of
 from agentkit_runtime.chat import ChatRequest, ChatTool, ToolChoice, ToolName
-from agentkit_runtime.types import SamplingParams
 
 _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "add_generation_prompt": (True,),
     "audio": (),
     "best_of": (1,),
     "chat_template": (),
-    "chat_template_kwargs": ({},),
     "continue_final_message": (False,),
     "documents": ([],),
     "echo": (False,),
-    "frequency_penalty": (0,),
     "function_call": ("none",),
     "functions": ([],),
     "grammar": (),
@@ -39,19 +44,12 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "guided_grammar": (),
     "guided_json": (),
     "guided_regex": (),
-    "ignore_eos": (False,),
     "include_stop_str_in_output": (False,),
     "length_penalty": (1,),
-    "logit_bias": ({},),
-    "min_p": (0,),
     "min_tokens": (0,),
     "modalities": (["text"],),
     "moderation": (),
-    "presence_penalty": (0,),
     "prompt_logprobs": (0,),
-    "reasoning_effort": ("none",),
-    "repetition_penalty": (1,),
-    "service_tier": ("auto", "default"),
     "skip_special_tokens": (True,),
     "stop_token_ids": ([],),
     "store": (False,),
@@ -64,9 +62,15 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
 
 
-def decode(body: ChatCompletionBody, *, request_id: str) -> ChatRequest:
+def decode(body: ChatCompletionBody, *, request_id: str, service: Templated) -> ChatRequest:
     """The service's request. Raises `ApiError` (400) for anything that cannot be honoured."""
-    _refuse_unsupported(body)
+    refuse_unsupported(body.model_extra, _HARMLESS_VALUES)
+    if body.stream_options is not None and not body.stream:
+        raise ApiError("stream_options needs stream: true", param="stream_options")
+    refuse_unsupported(
+        None if body.stream_options is None else body.stream_options.model_extra,
+        {"continuous_usage_stats": (False,)},
+    )
     tools = tuple(_tool(tool, index) for index, tool in enumerate(body.tools or ()))
     _refuse_repeated_names(tools)
     names = frozenset(tool.name for tool in tools)
@@ -78,22 +82,22 @@ def decode(body: ChatCompletionBody, *, request_id: str) -> ChatRequest:
         allowed_tools=allowed,
         response_schema=_response_schema(body.response_format),
         parallel_tool_calls=True if body.parallel_tool_calls is None else body.parallel_tool_calls,
-        sampling=_sampling(body),
+        sampling=sampling_of(body, max_tokens=_max_tokens(body), logprobs=_logprobs(body)),
         request_id=request_id,
+        session=checked_key(body.prompt_cache_key),
+        priority=priority_of(body.service_tier),
+        separates_reasoning=True,
+        template_options=_template_options(body, service),
+        ignores_end=bool(body.ignore_eos),
     )
 
 
-def _refuse_unsupported(body: ChatCompletionBody) -> None:
-    for field, value in (body.model_extra or {}).items():
-        harmless = _HARMLESS_VALUES.get(field)
-        if harmless is not None and value is not None and value not in harmless:
-            raise ApiError(
-                f"{field} is not supported by this server; leave it out",
-                param=field,
-                code="unsupported_parameter",
-            )
-    if body.stream_options is not None and not body.stream:
-        raise ApiError("stream_options needs stream: true", param="stream_options")
+def _template_options(body: ChatCompletionBody, service: Templated) -> dict[str, bool | str]:
+    """`chat_template_kwargs` is how clients of vLLM and SGLang set the template's variables."""
+    return {
+        **thinking_options(body.reasoning_effort, service, "reasoning_effort"),
+        **(body.chat_template_kwargs or {}),
+    }
 
 
 def _tool(tool: ToolBody, index: int) -> ChatTool:
@@ -194,21 +198,6 @@ def _response_schema(form: ResponseFormat | None) -> Mapping[str, object] | None
             param="response_format.json_schema.schema",
         )
     return form.json_schema.schema_
-
-
-def _sampling(body: ChatCompletionBody) -> SamplingParams:
-    # top_p 0 keeps only the likeliest token, which is what temperature 0 says.
-    greedy = not body.temperature or body.top_p == 0
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
-    return SamplingParams(
-        temperature=0.0 if greedy else float(body.temperature or 0.0),
-        top_k=body.top_k or 0,
-        top_p=body.top_p or 1.0,
-        seed=body.seed,
-        max_tokens=_max_tokens(body),
-        logprobs=_logprobs(body),
-        stop=stop,
-    )
 
 
 def _logprobs(body: ChatCompletionBody) -> int | None:

@@ -30,6 +30,7 @@ def _message(message: Message, path: str, call_ids: set[str]) -> ChatMessage:
         content=_text(message.content, f"{path}.content"),
         tool_calls=calls,
         tool_call_id=message.tool_call_id if message.role == "tool" else None,
+        reasoning=(message.reasoning_content or "") if message.role == "assistant" else "",
     )
 
 

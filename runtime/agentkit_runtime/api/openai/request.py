@@ -7,18 +7,15 @@ What depends on several fields at once is checked in `decode`, where it can be n
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.text.request_text import is_unicode
+from agentkit_runtime.api.openai.options import ServiceTier
+from agentkit_runtime.api.readable import require_readable
 
 MessageRole = Literal["system", "developer", "user", "assistant", "tool"]
-_MAX_DEPTH = 100
-"""Nested deeper than this, a schema or template could not be walked safely."""
-
+Bias = Annotated[float, Field(ge=-100, le=100)]
 StopText = Annotated[str, Field(min_length=1)]
 
 
@@ -57,6 +54,9 @@ class Message(OpenModel):
     content: str | list[ContentPart] | None = None
     tool_calls: list[ToolCallBody] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = Field(
+        default=None, description="Not OpenAI's: what the assistant thought."
+    )
 
 
 class FunctionDefinition(OpenModel):
@@ -122,12 +122,30 @@ class StreamOptions(OpenModel):
     include_usage: bool = False
 
 
-class ChatCompletionBody(OpenModel):
-    """The whole request body.
+class SamplingBody(OpenModel):
+    """How tokens are chosen.
 
     `temperature` left out is 0 (greedy), so that the same request has the same answer; OpenAI's own
-    default is 1. Everything else left out means what OpenAI documents.
+    default is 1.
     """
+
+    temperature: float | None = Field(default=None, ge=0, le=2)
+    top_p: float | None = Field(default=None, ge=0, le=1)
+    top_k: int | None = Field(default=None, ge=0, description="Not OpenAI's; 0 is off.")
+    min_p: float | None = Field(default=None, ge=0, le=1, description="Not OpenAI's.")
+    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
+    stop: StopText | Annotated[list[StopText], Field(max_length=16)] | None = None
+    frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
+    presence_penalty: float | None = Field(default=None, ge=-2, le=2)
+    repetition_penalty: float | None = Field(
+        default=None, ge=0.01, le=100, description="Not OpenAI's; 1 is off."
+    )
+    logit_bias: dict[str, Bias] | None = Field(default=None, max_length=1024)
+    ignore_eos: bool | None = Field(default=None, description="Not OpenAI's.")
+
+
+class ChatCompletionBody(SamplingBody):
+    """The whole request body. What is left out means what OpenAI documents, but for temperature."""
 
     model: str
     messages: list[Message] = Field(min_length=1)
@@ -137,46 +155,20 @@ class ChatCompletionBody(OpenModel):
     response_format: ResponseFormat | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, ge=0, le=1)
-    top_k: int | None = Field(default=None, ge=0, description="Not OpenAI's; 0 is off.")
-    seed: int | None = Field(default=None, ge=-(2**63), le=2**63 - 1)
-    stop: StopText | Annotated[list[StopText], Field(max_length=16)] | None = None
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=0, description="0 only fills the cache.")
+    max_completion_tokens: int | None = Field(default=None, ge=0)
     n: int | None = Field(default=None, ge=1, le=128)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    prompt_cache_key: str | None = Field(default=None, description="Names the session.")
+    service_tier: ServiceTier | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: dict[str, bool | str] | None = Field(
+        default=None, description="Not OpenAI's: variables of the chat template."
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _refuse_unreadable(cls, value: object) -> object:
-        """JSON can spell half a character ("\\ud800"), and nest deeper than any reader can go."""
-        _check(value, "", 0)
+        require_readable(value)
         return value
-
-
-def _check(value: object, path: str, depth: int) -> None:
-    """Raise for the first string, key included, that is not Unicode text, and for deep nesting."""
-    if depth > _MAX_DEPTH:
-        raise ApiError(f"the body is nested deeper than {_MAX_DEPTH} levels", param=_root(path))
-    match value:
-        case str():
-            if not value.isascii() and not is_unicode(value):
-                raise ApiError(
-                    f"{path or 'the body'} holds a lone surrogate, which is not a character",
-                    param=path or None,
-                )
-        case dict():
-            for key, item in value.items():
-                _check(key, path, depth + 1)
-                _check(item, f"{path}.{key}" if path else str(key), depth + 1)
-        case list():
-            for index, item in enumerate(value):
-                _check(item, f"{path}[{index}]", depth + 1)
-        case _:
-            pass
-
-
-def _root(path: str) -> str | None:
-    return re.split(r"[.\[]", path)[0] or None

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from agentkit_runtime.api.answering import Answer
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
+from agentkit_runtime.api.openai.options import served_tier
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.site import Site, new_id
@@ -49,9 +50,10 @@ class OpenAiRoutes:
             created_s=int(site.clock()),
             model=site.model,
             fingerprint=site.service.fingerprint,
+            service_tier=served_tier(body.service_tier),
         )
         n = body.n or 1
-        chat = decode(body, request_id=heading.id)
+        chat = decode(body, request_id=heading.id, service=site.service)
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             # Opened here and not in the stream: a refused request gets its status, not a 200.
