@@ -341,6 +341,32 @@ def test_a_schema_cannot_keep_the_check_busy():
     assert time.process_time() - began_s < 5
 
 
+@pytest.mark.parametrize(
+    ("items", "item"),
+    [
+        ({"enum": [{"a": number} for number in range(6_000)]}, {"a": 5_999}),
+        ({"enum": [[*range(300), number] for number in range(60)]}, [*range(300), 59]),
+        ({"const": [0] * 1_000}, [0] * 1_000),
+        ({"properties": {f"p{number}": {} for number in range(5_000)}}, {}),
+        ({"dependentRequired": {f"p{number}": [] for number in range(4_000)}}, {}),
+    ],
+)
+def test_what_a_keyword_holds_counts_as_work(items, item):
+    """An enum of thousands for a list of thousands held up the event loop for minutes."""
+    promised = OutputSchema({"properties": {"all": {"items": items}}})
+    values = [item] * (190_000 // (len(json.dumps(item)) + 2))
+    started = time.process_time()
+    assert promised.problem_with({"structuredContent": {"all": values}}) is None
+    assert time.process_time() - started < 1.5
+
+
+def test_a_list_of_choices_is_checked_as_ever():
+    promised = OutputSchema({"items": {"enum": [f"country {number}" for number in range(200)]}})
+    problem = promised.problem_with({"structuredContent": ["country 199"] * 300 + ["none"]})
+    assert problem is not None
+    assert problem.startswith("300: ")
+
+
 def test_promises_are_learnt_from_lists_and_forgotten_with_them():
     promised = PromisedOutputs()
     promised.learn(

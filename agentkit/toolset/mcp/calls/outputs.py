@@ -1,8 +1,8 @@
 """Whether structured results are what the server said that they would be.
 
 One that is not is kept all the same: the call had its effect, and the model can read what came.
-Schema and result are the server's, so the check is bounded: it applies so many keywords, and
-leaves out those whose time nobody can tell.
+Schema and result are the server's, so the check is bounded: it applies so many keywords, each of
+which counts for as much as it holds, and leaves out those whose time nobody can tell.
 """
 
 from __future__ import annotations
@@ -18,8 +18,13 @@ _MOST_CHARS = 200_000
 """Of a result. Above this nobody reads it whole anyway."""
 _MOST_SCHEMA_CHARS = 100_000
 _MOST_STEPS = 20_000
+_PARTS_A_STEP = 4
+"""Of what a keyword holds, so much is compared in the time of a step."""
 _REASON_CHARS = 200
-_LEFT_OUT = ("pattern", "patternProperties", "uniqueItems")
+_LEFT_OUT = (
+    *("pattern", "patternProperties", "uniqueItems"),
+    *("unevaluatedItems", "unevaluatedProperties"),
+)
 
 _Keyword = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
 
@@ -32,6 +37,8 @@ class OutputSchema:
         self._validator: Validator | None = None
         self._is_useless = False
         self._steps_left = 0
+        self._sizes: dict[int, int] = {}
+        """Of parts of the schema, by identity: they live as long as it."""
 
     def problem_with(self, result: Mapping[str, object]) -> str | None:
         """Return how a raw result breaks the promise; None: it keeps it, or nobody can tell.
@@ -70,7 +77,7 @@ class OutputSchema:
                 raise ValueError("the schema is too long, or asks for patterns of names")
             Draft202012Validator.check_schema(self._schema)
             keywords = {
-                name: self._counted(keyword)
+                name: self._counted(keyword, is_compared=name in ("const", "enum"))
                 for name, keyword in Draft202012Validator.VALIDATORS.items()
             } | dict.fromkeys(_LEFT_OUT, _anything)
             extend: Any = validators.extend  # not typed
@@ -78,14 +85,24 @@ class OutputSchema:
             self._validator = bounded(self._schema, registry=Registry())
         return self._validator
 
-    def _counted(self, keyword: _Keyword) -> _Keyword:
+    def _counted(self, keyword: _Keyword, *, is_compared: bool) -> _Keyword:
         def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            self._steps_left -= 1
+            self._steps_left -= 1 + self._n_parts(value, is_deep=is_compared) // _PARTS_A_STEP
             if self._steps_left < 0:
                 raise _TooLongError
             yield from keyword(validator, value, instance, schema) or ()
 
         return counted
+
+    def _n_parts(self, value: object, *, is_deep: bool) -> int:
+        """How much a keyword holds; with `is_deep` all that is in it, which is counted once."""
+        if not isinstance(value, dict | list):
+            return 0
+        if not is_deep:
+            return len(value)
+        if (known := self._sizes.get(id(value))) is None:
+            known = self._sizes[id(value)] = _size(value)
+        return known
 
 
 class PromisedOutputs:
@@ -113,6 +130,17 @@ class PromisedOutputs:
 
 class _TooLongError(Exception):
     """The check has taken all its steps."""
+
+
+def _size(value: object) -> int:
+    """How many values there are in one, itself included."""
+    match value:
+        case dict():
+            return 1 + sum(map(_size, value.values()))
+        case list():
+            return 1 + sum(map(_size, value))
+        case _:
+            return 1
 
 
 def _anything(*_: object) -> tuple[()]:

@@ -127,7 +127,8 @@ RULES = (
         "warning",
         "disguise",
         ("important", "critical", "system", "instruction", "secret", "hidden", "mandatory"),
-        r"</?(?:important|critical|system|instructions?|secret|hidden|mandatory)(?: [^>]*)?>",
+        r"</?(?:important|critical|system|instructions?|secret|hidden|mandatory)"
+        r"(?: [^<>]{0,200})?>",
         "has a block that looks like instructions to the model",
     ),
     Rule(

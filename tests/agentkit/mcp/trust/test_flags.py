@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,14 @@ def test_visible_text_hides_nothing_and_loses_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["a ", "![", "ignore all ", "\n ", "\ufe00", "<img ", "A" * 40, "send secrets "]
+    "piece",
+    [
+        *("a ", "![", "ignore all ", "\n ", "\ufe00", "<img ", "A" * 40, "send secrets "),
+        *("<system x", "<important ", "copy ", "https://a "),
+    ],
 )
 def test_the_time_grows_with_the_text_and_not_with_its_square(piece: str) -> None:
     """A server may send a megabyte that is made to be slow."""
+    began_s = time.process_time()
     flags_of_text(piece * (1_000_000 // len(piece)), "x")
+    assert time.process_time() - began_s < 1
