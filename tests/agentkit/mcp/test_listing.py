@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -154,6 +155,36 @@ async def test_one_broken_server_is_reported_by_name_and_does_not_stop_the_other
             assert "MCP server 'missing' cannot be started: " in str(missing.error)
         finally:
             await asyncio.gather(*(each.close() for each in (fine, broken, missing)))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"command": [sys.executable], "cwd": "no/such/folder"},
+            "cwd 'no/such/folder' is no folder that is there; make it, or set another cwd",
+        ),
+        (
+            {"command": [sys.executable], "cwd": __file__},
+            f"cwd {__file__!r} is no folder that is there",
+        ),
+        (
+            {"command": ["no-such-program-at-all", "x"]},
+            "there is no program 'no-such-program-at-all' in its PATH; install it, or give its",
+        ),
+        (
+            {"command": ["npx -y server"]},
+            "there is no program 'npx -y server'; command is a list: ['npx', '-y', 'server']",
+        ),
+        ({"command": ["/no/such/program"]}, "No such file or directory: '/no/such/program'"),
+    ],
+)
+async def test_a_program_that_cannot_be_started_says_what_is_missing(options, words):
+    with pytest.raises(McpConnectError) as caught:
+        await McpServer(alias="missing", **options).connect().open()
+    assert f"MCP server 'missing' cannot be started: {words}" in str(caught.value).replace(
+        "[Errno 2] ", ""
+    )
 
 
 async def test_two_servers_cannot_share_an_alias(server):

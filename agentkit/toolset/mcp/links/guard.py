@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx2
 
-from agentkit.toolset.mcp.links.http_answers import answer, rpc_error, start_of
+from agentkit.toolset.mcp.links.http_answers import answer, message_of, rpc_error, start_of
 from agentkit.toolset.mcp.links.http_bodies import emptied, is_notice, readable
+from agentkit.toolset.mcp.links.http_hints import of_an_old_server, what_to_set
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
 from agentkit.toolset.mcp.server import McpServer
@@ -33,14 +34,6 @@ _FAREWELL_S = 1.0
 """How long telling the server that its session has ended may take."""
 
 _UNSENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError)
-
-_WHAT_TO_SET = {
-    401: "set headers (Authorization) or auth of the McpServer to what the server wants",
-    403: "what headers and auth of the McpServer say does not allow this",
-    404: "check url of the McpServer",
-    405: 'check url of the McpServer; for an old server set transport="sse"',
-    407: "the proxy wants a login; give the McpServer an http_client that has it",
-}
 
 
 class GuardedClient(httpx2.AsyncClient):
@@ -159,17 +152,20 @@ class GuardedClient(httpx2.AsyncClient):
         if request.method == "POST" and self._ends_at_failure:
             # In the old transport the answer comes through the stream.
             return await emptied(response)
-        return readable(request, response, self._server.max_message_bytes)
+        old = None if self._ends_at_failure else of_an_old_server(self._server)
+        return readable(request, response, self._server.max_message_bytes, old)
 
     async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Turn an error status into an answer that says what to do, unless the server does."""
         status = response.status_code
-        body = await start_of(response)
-        if status not in (401, 403) and (error := rpc_error(body)) is not None:
-            return httpx2.Response(status, json=error, request=request)
-        hint = _WHAT_TO_SET.get(status)
-        problem = f"answered with HTTP {status}" + (f" ({_reason(response)})" if not hint else "")
-        problem += f"; {hint}" if hint else ""
+        error = rpc_error(await start_of(response))
+        problem = f"answered with HTTP {status}"
+        if status not in (401, 403) and error is not None:
+            if not self._ends_at_failure:
+                return httpx2.Response(status, json=error, request=request)
+            problem += f": {message_of(error)}"
+        hint = what_to_set(self._server, request.method, status)
+        problem += f"; {hint}" if hint else f" ({_reason(response)})"
         return self._failed(request, status, _code_of(status), problem)
 
     def _unsent_or_lost(self, request: httpx2.Request, error: Exception) -> httpx2.Response:

@@ -47,6 +47,12 @@ def rpc_error(body: bytes) -> dict[str, object] | None:
             return None
 
 
+def message_of(error: dict[str, object]) -> str:
+    """The server's own words in such an error."""
+    told = error["error"]
+    return str(told["message"])[:500] if isinstance(told, dict) else ""
+
+
 def answer(request: httpx2.Request, status: int, code: int, problem: str) -> httpx2.Response:
     """Return a response that fails the request it answers with a code and a message."""
     error = {"code": code, "message": problem}

@@ -29,10 +29,15 @@ schemas is 64 of their levels, at most three of JSON each with the levels around
 
 _TOO_DEEP = "(nested too deeply)"
 
+_OF_OLD = (b"event: endpoint", b"event:endpoint")
+"""The first line of a stream of before 2025-03-26."""
+
 _DROPPED_HEADERS = ("content-type", "content-encoding", "content-length", "transfer-encoding")
 
 
-def readable(request: httpx2.Request, response: httpx2.Response, limit: int) -> httpx2.Response:
+def readable(
+    request: httpx2.Request, response: httpx2.Response, limit: int, old: str | None = None
+) -> httpx2.Response:
     """Return a response whose body the SDK can parse, or the response itself if it is neither JSON
     that answers a request nor a stream of events.
 
@@ -40,12 +45,14 @@ def readable(request: httpx2.Request, response: httpx2.Response, limit: int) -> 
         request: what was sent.
         response: what came, with its body unread.
         limit: the most bytes of a JSON body, or of one event; what is above becomes an error.
+        old: what to say of a server that answers with the stream of the old transport; None: that
+            is what is spoken.
     """
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     request_id = _request_id(request)
     stream: httpx2.AsyncByteStream
     if kind == "text/event-stream":
-        stream = _Events(response, limit, request_id)
+        stream = _Events(response, limit, request_id, old)
     elif kind == "application/json" and request_id is not None:
         stream = _Json(response, limit, request_id)
     else:
@@ -96,10 +103,17 @@ class _Json(httpx2.AsyncByteStream):
 class _Events(httpx2.AsyncByteStream):
     """A stream of events, each of them whole. One above the limit ends it."""
 
-    def __init__(self, response: httpx2.Response, limit: int, request_id: RequestId | None) -> None:
+    def __init__(
+        self,
+        response: httpx2.Response,
+        limit: int,
+        request_id: RequestId | None,
+        old: str | None,
+    ) -> None:
         self._response = response
         self._limit = limit
         self._request_id = request_id
+        self._old = old
         self._lines: list[bytes] = []
         self._n_bytes = 0
 
@@ -115,6 +129,10 @@ class _Events(httpx2.AsyncByteStream):
             for line in splitter.feed(data):
                 if not self._has_room_for(line):
                     yield self._overlong()
+                    return
+                if line in _OF_OLD and self._old and self._request_id is not None:
+                    # It begins so, and then waits for posts elsewhere: there will be no answer.
+                    yield _event(_lost(self._request_id, self._old))
                     return
                 if line == b"":
                     yield b"".join(each + b"\n" for each in self._take()) + b"\n"
@@ -134,7 +152,7 @@ class _Events(httpx2.AsyncByteStream):
         problem = _above(self._limit)
         if self._request_id is None:
             raise httpx2.SSEError(f"the server sent {problem}")
-        return b"event: message\ndata: " + _lost(self._request_id, f"sent {problem}") + b"\n\n"
+        return _event(_lost(self._request_id, f"sent {problem}"))
 
     def _take(self) -> Iterator[bytes]:
         """The lines of the event that has ended, with data that can be parsed."""
@@ -152,6 +170,10 @@ class _Events(httpx2.AsyncByteStream):
             yield b"data: " + parsable.replace(b"\n", b" ")
         elif self._request_id is None:
             yield b"data: " + data.replace(b"\n", b" ")
+
+
+def _event(data: bytes) -> bytes:
+    return b"event: message\ndata: " + data + b"\n\n"
 
 
 def _split(line: bytes) -> tuple[bytes, bytes, bytes]:

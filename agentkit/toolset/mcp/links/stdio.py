@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import shlex
+import shutil
 from collections import deque
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +58,23 @@ async def start_server(server: McpServer) -> StdioTransport:
     try:
         process = await ServerProcess.start(server.command, server.process_env, cwd)
     except (OSError, ValueError) as error:
-        raise McpConnectError(server.alias, f"cannot be started: {error}") from error
+        problem = _why_not_started(server, error)
+        raise McpConnectError(server.alias, f"cannot be started: {problem}") from error
     return StdioTransport(process, server.max_message_bytes, ServerSecrets(server))
+
+
+def _why_not_started(server: McpServer, error: Exception) -> str:
+    """Python's own error of a folder that is missing reads as if the program were."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError | PermissionError):
+        return str(error)
+    if server.cwd is not None and not os.path.isdir(server.cwd):
+        return f"cwd {str(server.cwd)!r} is no folder that is there; make it, or set another cwd"
+    program = server.command[0]
+    if os.path.dirname(program) or shutil.which(program, path=server.process_env.get("PATH")):
+        return str(error)
+    if " " in program:
+        return f"there is no program {program!r}; command is a list: {shlex.split(program)!r}"
+    return f"there is no program {program!r} in its PATH; install it, or give its whole path"
 
 
 class StdioTransport:

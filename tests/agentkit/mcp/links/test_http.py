@@ -76,8 +76,12 @@ async def problem_of(server: McpServer) -> str:
         (401, {}, "answered with HTTP 401; set headers (Authorization) or auth of the McpServer"),
         (401, {"json": {"error": "invalid_token"}}, "answered with HTTP 401; set headers"),
         (403, {"text": "no"}, "answered with HTTP 403; what headers and auth of the McpServer say"),
-        (404, {"text": "<html>"}, "answered with HTTP 404; check url of the McpServer"),
-        (405, {}, "answered with HTTP 405; check url of the McpServer; for an old server set"),
+        (
+            404,
+            {"text": "<html>"},
+            "answered with HTTP 404; check url 'https://tools.example/mcp' of the McpServer",
+        ),
+        (405, {}, "/mcp' of the McpServer; for an old server set transport='sse'"),
         (503, {}, "answered with HTTP 503 (Service Unavailable)"),
         (200, {"html": "<h1>Hello</h1>"}, "Unexpected content type: text/html"),
         (302, {"headers": {"location": "https://evil.example/mcp"}}, "Redirect to https://evil"),
@@ -89,6 +93,59 @@ async def test_what_is_wrong_with_an_address_is_said(status, more, words):
     assert problem.startswith("MCP server 'far' ")
     assert words in problem
     assert SECRET not in problem
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 415, 501])
+async def test_an_address_of_an_old_server_is_told_by_its_end(status):
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answers(status)))
+    url = f"https://tools.example/a/sse?key={SECRET}"
+    problem = await problem_of(McpServer(alias="far", url=url, http_client=client))
+    assert problem == (
+        f"MCP server 'far' answered with HTTP {status}; check url 'https://tools.example/a/sse' of "
+        "the McpServer; an address like this is mostly an old server's: set transport='sse'"
+    )
+
+
+@pytest.mark.parametrize("first", [b"event: endpoint\n", b"event:endpoint\n", b": hi\n\n"])
+async def test_a_stream_of_the_old_transport_is_told_at_once(first):
+    """Some answer a post like a get, and then nothing comes any more."""
+
+    class Stream(httpx2.AsyncByteStream):
+        async def __aiter__(self):
+            yield first + (b"" if b"endpoint" in first else b"event: endpoint\r\n")
+            await asyncio.Event().wait()
+
+    def handle(request: httpx2.Request) -> httpx2.Response:
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, headers=headers, stream=Stream())
+
+    async with asyncio.timeout(5):
+        problem = await problem_of(over(handle))
+    assert problem == (
+        "MCP server 'far' speaks in the way of before 2025-03-26 at 'https://tools.example/mcp'; "
+        "set transport='sse' of the McpServer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "words"),
+    [
+        (404, {}, "HTTP 404; check url"),
+        (405, {}, "HTTP 405; check url"),
+        (
+            400,
+            {"json": {"jsonrpc": "2.0", "id": None, "error": {"code": -1, "message": "no id"}}},
+            "HTTP 400: no id; check url",
+        ),
+    ],
+)
+async def test_a_server_of_today_that_is_spoken_to_in_the_old_way_is_told(status, more, words):
+    problem = await problem_of(over(answers(status, **more), transport="sse"))
+    assert words in problem
+    assert problem.endswith(
+        "'https://tools.example/mcp' of the McpServer, or leave out transport='sse', which is for "
+        "servers of before 2025-03-26"
+    )
 
 
 async def test_who_is_not_let_in_does_not_knock_twice():
