@@ -2,10 +2,12 @@
 
 A prompt may have hundreds of kilobytes, and is searched at every start of a program. So a pattern
 is tried only near a hint: a piece of text that each of its matches has, and that is found fast.
+One search for a pattern that begins with a letter of its own is faster than several for texts.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -51,8 +53,8 @@ class _Volatile:
 
     kind: str
     pattern: re.Pattern[str]
-    hints: tuple[str, ...] | re.Pattern[str]
-    """In lower case. A pattern that is a hint begins with a letter of its own, so it is fast."""
+    hints: tuple[str | re.Pattern[str], ...]
+    """In lower case."""
     fix: str | None = None
 
 
@@ -80,26 +82,22 @@ def _windows(places: Iterator[int], text: str) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _hinted(hints: tuple[str, ...] | re.Pattern[str], lowered: str) -> Iterator[int]:
+def _hinted(hints: tuple[str | re.Pattern[str], ...], lowered: str) -> Iterator[int]:
     """Places of hints, in order. The next one is looked for when it is asked for."""
-    if isinstance(hints, re.Pattern):
-        for match in hints.finditer(lowered):
+    return heapq.merge(*(_places(hint, lowered) for hint in hints))
+
+
+def _places(hint: str | re.Pattern[str], lowered: str) -> Iterator[int]:
+    if isinstance(hint, re.Pattern):
+        for match in hint.finditer(lowered):
             yield match.start()
         return
-    found = {hint: lowered.find(hint) for hint in hints}
-    found = {hint: place for hint, place in found.items() if place >= 0}
-    while found:
-        hint = min(found, key=found.__getitem__)
-        place = found[hint]
+    place = lowered.find(hint)
+    while place >= 0:
         yield place
-        later = lowered.find(hint, place + 1)
-        if later < 0:
-            del found[hint]
-        else:
-            found[hint] = later
+        place = lowered.find(hint, place + 1)
 
 
-_DIGITS = "0123456789"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _WEEKDAY = r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
 _DATE = (
@@ -118,6 +116,7 @@ _UNLESS = "".join(
 )
 """A time behind one of these words is a condition, and none that a clock has said."""
 _CLOCK = r"(?:[01]?\d|2[0-3]):[0-5]\d(?!\d|:\d)(?: ?[ap]\.?m\b\.?)?"
+_CLOCK_HINTS = (re.compile(":[0-9]"),)
 _URL = r"https?://[^\s\"'<>)\\]*"
 _RUNS = (
     *("session", "conversation", "thread", "request", "run", "trace", "span"),
@@ -154,7 +153,7 @@ _VOLATILE = (
         re.compile(
             r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"
         ),
-        tuple(f":{digit}" for digit in _DIGITS),
+        _CLOCK_HINTS,
     ),
     _Volatile(
         "timestamp",
@@ -162,7 +161,7 @@ _VOLATILE = (
             r"\b\d{1,2}([./])\d{1,2}\1\d{4},? \d{1,2}:[0-5]\d(?::[0-5]\d)?"
             r"(?i: ?[ap]\.?m\b)?(?!\w)"
         ),
-        tuple(f":{digit}" for digit in _DIGITS),
+        _CLOCK_HINTS,
     ),
     _Volatile(
         "current date",
@@ -183,7 +182,7 @@ _VOLATILE = (
             rf"|(?:local|server|system) time(?: is)?)(?: now| currently| just| exactly)?:? {_CLOCK}"
             r"(?! ?(?:to|until|till|or|and|min\w*|hours?|h)\b)(?! ?[-–])"
         ),
-        tuple(f":{digit}" for digit in _DIGITS),
+        _CLOCK_HINTS,
     ),
     _Volatile(
         "time of day",
@@ -192,12 +191,12 @@ _VOLATILE = (
             r"\b(?!11:59|12:01)(?:0?[1-9]|1[0-2]):[0-5][1-46-9]"
             r" ?(?:AM|PM|am|pm|[ap]\.m\.)(?!\w|-[a-z])"
         ),
-        tuple(f":{digit}" for digit in _DIGITS),
+        _CLOCK_HINTS,
     ),
     _Volatile(
         "time of day",
         re.compile(r"\b(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d+)?\b"),
-        tuple(f":{digit}" for digit in _DIGITS),
+        _CLOCK_HINTS,
     ),
     _Volatile(
         "relative age",
@@ -205,13 +204,13 @@ _VOLATILE = (
             rf"(?i:\({_AGO}\)|\b(?:updated|modified|edited|created|saved|seen|changed|indexed"
             rf"|refreshed|fetched)[:\s]+(?:at |on )?{_AGO}\b|\bage: ?\d+ ?{_UNITS}\b(?! or\b))"
         ),
-        (" ago", *(f"age:{space}{digit}" for space in ("", " ") for digit in _DIGITS)),
+        (" ago", re.compile("age: ?[0-9]")),
         "leave it out: an age is another one at each build, without any edit",
     ),
     _Volatile(
         "UUID",
         re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
-        re.compile(r"-[0-9a-f]{4}-[0-9a-f]{4}-"),
+        (re.compile(r"-[0-9a-f]{4}-[0-9a-f]{4}-"),),
     ),
     _Volatile(
         "token",
@@ -227,7 +226,10 @@ _VOLATILE = (
             rf"|\b(?:{'|'.join(_PREFIXES)})"
             r"(?=[A-Za-z]*\d+[A-Za-z]+\w*\d)[A-Za-z0-9]{10,}\b"
         ),
-        (*(f"{run}{by}id" for run in _RUNS for by in ("", " ", "_", "-")), *_PREFIXES),
+        (
+            re.compile(r"id(?:(?<=[ndte]id)|(?<=[ndte][ _-]id))"),  # how each of the runs ends
+            re.compile(f"_(?:{'|'.join(f'(?<={prefix})' for prefix in _PREFIXES)})"),
+        ),
     ),
     _Volatile("memory address", re.compile(r"\bat 0x[0-9a-fA-F]{6,}\b"), ("at 0x",)),
     _Volatile(
@@ -263,13 +265,14 @@ _VOLATILE = (
         "epoch time",
         # In seconds, milliseconds, microseconds or nanoseconds.
         re.compile(r"\b1[6-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?\b"),
-        re.compile(r"1[6-9]\d{8}"),
+        (re.compile(r"1[6-9]\d{8}"),),
     ),
     _Volatile(
         "hexadecimal id",
         re.compile(
             r"\b(?=[0-9a-fA-F]*[0-9])(?=[0-9a-fA-F]*[a-fA-F])[0-9a-fA-F]{16,}\b",
         ),
-        re.compile(r"[0-9a-f]{16}"),
+        # Of sixteen there are seven behind a digit, or eight before it. A long one has few hints.
+        (re.compile(r"[0-9](?:(?=[0-9a-f]{7})|(?<=[0-9a-f]{9}))[0-9a-f]{0,99}"),),
     ),
 )
