@@ -43,6 +43,7 @@ def create_app(
     lifecycle: Lifecycle | None = None,
     watchers: Sequence[Watcher] = (),
     more: Sequence[Callable[[Site], APIRouter]] = (),
+    open_paths: frozenset[str] = frozenset(),
 ) -> FastAPI:
     """Build the application. It does not own `service`: closing the engine is the caller's.
 
@@ -60,6 +61,7 @@ def create_app(
         lifecycle: what probes are told; by default the server is ready.
         watchers: follow all requests.
         more: further groups of endpoints, each made from what the server's endpoints share.
+        open_paths: what is served without a key, besides the probes.
     """
     site = Site(
         service=service,
@@ -71,7 +73,7 @@ def create_app(
     app = FastAPI(title="agentkit runtime", docs_url=None, redoc_url=None)
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes, timeout_s=body_timeout_s)
     app.add_middleware(
-        Authentication, authenticator=authenticator or NoKeys(), open_paths=OPEN_PATHS
+        Authentication, authenticator=authenticator or NoKeys(), open_paths=OPEN_PATHS | open_paths
     )
     app.state.site = site
     _install_error_handlers(app)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from agentkit_runtime.api import create_app
 from agentkit_runtime.service import ChatService
@@ -19,7 +20,13 @@ from tests.runtime.service.scripted import BOUND_S, Pace, wait_until
 @contextmanager
 def serving(service: ChatService) -> Iterator[tuple[str, uvicorn.Server]]:
     """The base URL and the server, while the block runs."""
-    app = create_app(service, clock=lambda: 1_700_000_000.5)
+    with serving_app(create_app(service, clock=lambda: 1_700_000_000.5)) as started:
+        yield started
+
+
+@contextmanager
+def serving_app(app: ASGIApp) -> Iterator[tuple[str, uvicorn.Server]]:
+    """As `serving`, for an application that a test has made."""
     config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:

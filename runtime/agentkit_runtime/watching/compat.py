@@ -1,0 +1,99 @@
+"""Our metrics under the names that dashboards and routers of other servers read.
+
+Names and meanings are vLLM's (`vllm/v1/metrics`) and SGLang's (`sglang/srt/metrics`) as of November
+2026. llm-d's endpoint picker, for one, reads `vllm:num_requests_waiting`,
+`vllm:num_requests_running`, `vllm:kv_cache_usage_perc` and `vllm:cache_config_info`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from agentkit_runtime.watching.options import Compat
+
+_BOTH: Final = (
+    "prompt_tokens",
+    "generation_tokens",
+    "time_to_first_token_seconds",
+    "inter_token_latency_seconds",
+    "e2e_request_latency_seconds",
+)
+"""Called the same by both."""
+
+VLLM: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{f"agentkit_{name}": f"vllm:{name}" for name in _BOTH},
+        "agentkit_requests_running": "vllm:num_requests_running",
+        "agentkit_requests_waiting": "vllm:num_requests_waiting",
+        "agentkit_kv_cache_usage_ratio": "vllm:kv_cache_usage_perc",
+        "agentkit_prefix_cache_queries": "vllm:prefix_cache_queries",
+        "agentkit_prefix_cache_hits": "vllm:prefix_cache_hits",
+        "agentkit_preemptions": "vllm:num_preemptions",
+        "agentkit_requests": "vllm:request_success",
+        "agentkit_request_queue_time_seconds": "vllm:request_queue_time_seconds",
+        "agentkit_request_prefill_time_seconds": "vllm:request_prefill_time_seconds",
+        "agentkit_request_decode_time_seconds": "vllm:request_decode_time_seconds",
+        "agentkit_request_prompt_tokens": "vllm:request_prompt_tokens",
+        "agentkit_request_generation_tokens": "vllm:request_generation_tokens",
+        "agentkit_draft_tokens": "vllm:spec_decode_num_draft_tokens",
+        "agentkit_accepted_draft_tokens": "vllm:spec_decode_num_accepted_tokens",
+        "agentkit_cache_config_info": "vllm:cache_config_info",
+    }
+)
+
+SGLANG: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **{f"agentkit_{name}": f"sglang:{name}" for name in _BOTH},
+        "agentkit_requests_running": "sglang:num_running_reqs",
+        "agentkit_requests_waiting": "sglang:num_queue_reqs",
+        "agentkit_kv_cache_usage_ratio": "sglang:token_usage",
+        "agentkit_kv_used_tokens": "sglang:num_used_tokens",
+        "agentkit_prefix_cache_hit_ratio": "sglang:cache_hit_rate",
+        "agentkit_generation_tokens_per_second": "sglang:gen_throughput",
+        "agentkit_cached_tokens": "sglang:cached_tokens",
+    }
+)
+
+_NAMES: Final[Mapping[Compat, Mapping[str, str]]] = MappingProxyType(
+    {"vllm": VLLM, "sglang": SGLANG, "none": {}}
+)
+_MORE_LABELS: Final[Mapping[Compat, Mapping[str, str]]] = MappingProxyType(
+    {"vllm": {"engine": "0"}, "sglang": {}, "none": {}}
+)
+"""Labels that each of their metrics has."""
+
+
+class Page(Collector):
+    """What `/metrics` shows: our families, each followed by its other name's."""
+
+    def __init__(self, sources: Iterable[Collector], compat: Compat) -> None:
+        self._sources = tuple(sources)
+        self._names = _NAMES[compat]
+        self._labels = _MORE_LABELS[compat]
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, without the creation times that the client library adds as series."""
+        for source in self._sources:
+            for family in source.collect():
+                family.samples = [s for s in family.samples if not s.name.endswith("_created")]
+                yield family
+                if family.name in self._names:
+                    yield self._renamed(family, self._names[family.name])
+
+    def _renamed(self, family: Metric, name: str) -> Metric:
+        other = Metric(name, family.documentation, family.type)
+        other.samples = [
+            Sample(
+                name + sample.name.removeprefix(family.name),
+                {**sample.labels, **self._labels},
+                *sample[2:],
+            )
+            for sample in family.samples
+        ]
+        return other
