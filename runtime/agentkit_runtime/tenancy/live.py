@@ -59,6 +59,7 @@ class LiveStore:
         self._file = _identity(self._path)
         # The number first: a change in between is then seen once more, and not missed.
         self._version = self._store.version()
+        self._n_changes = self._store.n_changes()
         self._snapshot = self._store.snapshot()
 
     def _refresh(self) -> bool:
@@ -68,11 +69,10 @@ class LiveStore:
                 old = self._store
                 self._open()
                 old.close()
-            elif (version := self._store.version()) != self._version:
-                self._snapshot = self._store.snapshot()
-                self._version = version
-            else:
+            elif not self._changed():
                 return False
+            else:
+                self._snapshot = self._store.snapshot()
         except (KeyStoreFault, OSError, ValueError) as error:
             if str(error) != self._fault:
                 _LOG.warning("the key store cannot be read, its last state holds: %s", error)
@@ -80,6 +80,15 @@ class LiveStore:
             return False
         self._fault = None
         return True
+
+    def _changed(self) -> bool:
+        version = self._store.version()
+        if version == self._version:
+            return False
+        n_changes = self._store.n_changes()
+        changed, self._n_changes = n_changes != self._n_changes, n_changes
+        self._version = version
+        return changed
 
 
 def _identity(path: Path) -> tuple[int, int]:

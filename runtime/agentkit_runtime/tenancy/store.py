@@ -32,6 +32,8 @@ _SCHEMA = f"""
         roles TEXT NOT NULL, tenant TEXT, name TEXT NOT NULL,
         created_s REAL NOT NULL, expires_s REAL, revoked_s REAL, used_s REAL
     );
+    CREATE TABLE changes (n INTEGER NOT NULL);
+    INSERT INTO changes VALUES (0);
     CREATE TABLE tenants (name TEXT PRIMARY KEY, terms TEXT NOT NULL);
     CREATE TABLE spent (
         tenant TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
@@ -178,19 +180,24 @@ class KeyStore:
         )
 
     def version(self) -> int:
-        """A number that is another one after each change that another connection made.
+        """A number that is another one after whatever another connection wrote.
 
         Takes some microseconds: https://www.sqlite.org/pragma.html#pragma_data_version
         """
         with self._asked():
-            return cast("int", self._db.execute("PRAGMA data_version").fetchone()[0])
+            return self._pragma("data_version")
+
+    def n_changes(self) -> int:
+        """How often keys and terms were changed; what was used and spent changes neither."""
+        with self._asked():
+            return cast("int", self._db.execute("SELECT n FROM changes").fetchone()[0])
 
     def note(self, *, used: Mapping[str, float], spent: Mapping[tuple[str, str], int]) -> None:
         """Write down when keys were used, by id, and add tokens to tenants' months.
 
         Several servers may do so with one file: tokens add up.
         """
-        with self._changing() as db:
+        with self._writing() as db:
             db.executemany(
                 "UPDATE keys SET used_s = max(coalesce(used_s, 0), ?) WHERE id = ?",
                 [(used_s, key_id) for key_id, used_s in used.items()],
@@ -231,6 +238,13 @@ class KeyStore:
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that running servers are to notice."""
+        with self._writing() as db:
+            yield db
+            db.execute("UPDATE changes SET n = n + 1")
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._asked():
             self._db.execute("BEGIN IMMEDIATE")
             try:
