@@ -20,6 +20,7 @@ from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.errors import EngineStopped, PromptTooLong, RequestRejected
 from agentkit_runtime.generation.samples import samples
 from agentkit_runtime.kv.namespace import NamespaceKeys
+from agentkit_runtime.marks import Marks
 from agentkit_runtime.prefixes import Prefixes
 from agentkit_runtime.prepared import Prepared, callable_names, ids_that_read
 from agentkit_runtime.prompt import Prompt, PromptBuilder
@@ -102,6 +103,8 @@ class ChatService:
             next_id=self._engine_id,
         )
         """Pre-warming, pins, pruning, hints."""
+        self.marks = Marks(engine=loaded.engine, builder=self._prompts, roots=self._roots)
+        """Beginnings that requests mark to be kept."""
 
     @property
     def model_label(self) -> str:

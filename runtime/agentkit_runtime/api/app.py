@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from agentkit_runtime.api.answering import Answering, Gate, OpenGate, Watcher
+from agentkit_runtime.api.anthropic.routes import AnthropicRoutes
 from agentkit_runtime.api.body_limit import (
     DEFAULT_BODY_TIMEOUT_S,
     DEFAULT_MAX_BODY_BYTES,
@@ -77,6 +78,7 @@ def create_app(
     )
     app.state.site = site
     _install_error_handlers(app)
+    app.include_router(AnthropicRoutes(site).router)  # first: its /v1/models has a header to tell
     app.include_router(OpenAiRoutes(site).router)
     for group in more:
         app.include_router(group(site))
