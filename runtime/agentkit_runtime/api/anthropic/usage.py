@@ -9,9 +9,9 @@ hour, and C that of the longest part that is kept at all:
     input_tokens                 the rest
 
 That is how Anthropic bills mixed lifetimes, and they add up to the prompt
-(https://platform.claude.com/docs/en/build-with-claude/prompt-caching). Two things are otherwise here,
-and told as they are: what is not marked is read, too, for the tree caches all prompts; and "created"
-is only what was computed now and is pinned now. A mark beyond the tenant's quota creates nothing.
+(https://platform.claude.com/docs/en/build-with-claude/prompt-caching). Two things are otherwise
+here, and told as they are: what is not marked is read, too, for the tree caches all prompts; and
+"created" is only what was computed now and is pinned now. A mark beyond the quota creates nothing.
 """
 
 from __future__ import annotations
