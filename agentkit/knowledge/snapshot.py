@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import sqlite3
 import threading
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from agentkit.context.canonical import canonical_json
 from agentkit.knowledge import index
 from agentkit.knowledge.chunks import CHUNK_CHARS, Chunk, Source, chunks_of
 from agentkit.knowledge.errors import KnowledgeError
+from agentkit.whole_file import whole_file
 
 _FORMAT = 1
 
@@ -78,13 +78,8 @@ class Snapshot:
             raise KnowledgeError(
                 f"{str(target)!r} exists, and snapshots never change; take another"
             )
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-        try:
-            with closing(sqlite3.connect(unfinished)) as writing:
-                _write(writing, ordered, version, chunk_chars)
-            os.replace(unfinished, target)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        with whole_file(target) as unfinished, closing(sqlite3.connect(unfinished)) as writing:
+            _write(writing, ordered, version, chunk_chars)
         return cls.open(target)
 
     @classmethod

@@ -59,7 +59,7 @@ ABOVE = ("agent", "loop", "team", "state", "stream", "serving", "cli")
                 "warn",
             },
         ),
-        ("toolset", {"toolset", "blocks", "errors", "spellings", "warn"}),
+        ("toolset", {"toolset", "blocks", "errors", "spellings", "warn", "whole_file"}),
     ],
 )
 def test_a_lower_layer_knows_only_what_lies_below_it(folder: str, may_know: set[str]) -> None:

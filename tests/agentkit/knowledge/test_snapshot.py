@@ -177,7 +177,7 @@ def test_an_sqlite_without_full_text_search_is_named(monkeypatch: pytest.MonkeyP
 
 
 def test_a_build_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentkit.knowledge.snapshot.os.replace", _fail)
+    monkeypatch.setattr("agentkit.whole_file.os.replace", _fail)
 
     with pytest.raises(OSError, match="full"):
         Snapshot.build(DOCUMENTS, path=tmp_path / "v1.sqlite")

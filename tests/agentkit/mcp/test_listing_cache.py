@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -254,6 +255,18 @@ def test_the_folder_has_a_bounded_number_of_files(cache, tmp_path, monkeypatch):
     for number in range(6):
         cache.keep(McpServer(alias="s", command=["server", str(number)]), listing("a"))
     assert len(list((tmp_path / "lists").iterdir())) == 3
+
+
+def test_what_a_killed_process_has_left_in_the_folder_goes_with_the_next_list(cache, tmp_path):
+    cache.keep(SERVER, listing("a"))
+    folder = tmp_path / "lists"
+    (kept,) = folder.iterdir()
+    for name in (".new-abc123", ".other.json.new-0123456789ab"):
+        (folder / name).write_text("half")
+        os.utime(folder / name, (0, 0))
+    cache.keep(SERVER, listing("a", "b"))
+    assert list(folder.iterdir()) == [kept]
+    assert kept.stat().st_mode & 0o077 == 0
 
 
 def test_a_folder_that_cannot_be_written_costs_the_cache_and_nothing_else(tmp_path, clock):

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from agentkit.toolset.mcp.lists.names import final_names
 from agentkit.toolset.mcp.lists.paging import is_sendable
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.tool import ToolSpec
+from agentkit.whole_file import remove_unfinished, whole_file
 
 _FORMAT = 1
 _MOST_FILES = 256
@@ -96,15 +96,10 @@ class ListingCache:
     def _write(self, path: Path, data: bytes) -> None:
         """Replace a file in one step: who reads meanwhile gets the old one or the new one."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
-            raise
+        with whole_file(path, is_private=True) as unfinished:
+            unfinished.write_bytes(data)
         _drop_oldest(path.parent)
+        remove_unfinished(path.parent)
 
     def _path(self, key: str) -> Path:
         if self._folder is None:

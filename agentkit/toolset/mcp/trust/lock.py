@@ -19,7 +19,6 @@ import hashlib
 import json
 import os
 import re
-import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -31,6 +30,7 @@ from agentkit.toolset.errors import McpLockError
 from agentkit.toolset.frozen_json import freeze
 from agentkit.toolset.mcp.trust.flag import UNSEEN
 from agentkit.toolset.tool import ToolSpec
+from agentkit.whole_file import whole_file
 
 _FORMAT = 1
 _KEY = "agentkit_mcp_lock"
@@ -129,15 +129,11 @@ class McpLock:
         Raises:
             McpLockError: it cannot be written.
         """
-        target = Path(path)
-        unfinished = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            unfinished.write_bytes(self.to_bytes())
-            os.replace(unfinished, target)
+            with whole_file(Path(path)) as unfinished:
+                unfinished.write_bytes(self.to_bytes())
         except OSError as error:
             raise McpLockError(f"cannot write {str(path)!r}: {error.strerror}") from error
-        finally:
-            unfinished.unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=16)
