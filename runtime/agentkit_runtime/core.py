@@ -17,7 +17,7 @@ from agentkit_runtime.generation.batch import StepBatch, build_batch
 from agentkit_runtime.generation.poison import first_bad_position
 from agentkit_runtime.generation.rows import LogitRows
 from agentkit_runtime.generation.run import Run
-from agentkit_runtime.generation.shortage import StepFailure, halves
+from agentkit_runtime.generation.shortage import MAX_SPLITS, StepFailure
 from agentkit_runtime.kv.cache import KvCache
 from agentkit_runtime.kv.pool import KvStorage
 from agentkit_runtime.kv.tokens import pack
@@ -152,23 +152,24 @@ class EngineCore:
 
     # -- one step ------------------------------------------------------------------------------
 
-    def _run(self, chunks: Sequence[Chunk], *, may_split: bool = True) -> bool:
+    def _run(self, chunks: Sequence[Chunk], *, depth: int = 0) -> bool:
         """Compute chunks, commit them, and hand out what was chosen behind them.
 
-        A step that runs out of memory is run once more, in two halves. Returns True when it went
+        A step that fails is run again in two parts, and these again, until what fails is one
+        request alone, or what is left would not fit into any memory. Returns True when it went
         well at once.
         """
         failure = self._try(chunks)
         if failure is None:
             return True
-        if may_split and failure.out_of_memory and sum(chunk.n_rows for chunk in chunks) > 1:
-            self._counters.split_steps += 1
-            for half in halves(chunks):
-                # A sequence that failed in the first half is not there for the second.
-                self._run([c for c in half if c.sequence.lease is not None], may_split=False)
-            return False
-        for sequence in {id(chunk.sequence): chunk.sequence for chunk in chunks}.values():
-            self._fail(sequence, f"the step failed: {failure.text}")
+        parts = failure.parts(chunks) if depth < MAX_SPLITS else ()
+        if not parts:
+            for sequence in {id(chunk.sequence): chunk.sequence for chunk in chunks}.values():
+                self._fail(sequence, f"the step failed: {failure.text}")
+        self._counters.split_steps += depth == 0 and bool(parts)
+        for part in parts:
+            # A sequence that failed in the first part is not there for the second.
+            self._run([c for c in part if c.sequence.lease is not None], depth=depth + 1)
         return False
 
     def _try(self, chunks: Sequence[Chunk]) -> StepFailure | None:

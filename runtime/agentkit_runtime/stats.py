@@ -67,7 +67,7 @@ class CoreStats:
     ended: Mapping[FinishReason, int] = field(default_factory=dict)
     """Requests that ended, by reason; a reason that never occurred is missing."""
     split_steps: int = 0
-    """Steps that ran out of memory and were run in two halves."""
+    """Steps that failed, most likely for want of memory, and were run again in parts."""
     scheduler: SchedulerStats
     attention: AttentionStats
     """Which prefixes were read once for several requests, and which were not worth it."""

@@ -1,4 +1,8 @@
-"""A step that did not fit into memory: how to tell, and how to make it smaller."""
+"""A step that failed: whether for want of memory, and how to find out for whom.
+
+One request must not take down those that were computed with it, and a step that does not fit into
+memory must not take down anybody.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,10 @@ from dataclasses import dataclass
 import torch
 
 from agentkit_runtime.sched.sequence import Chunk
+
+MAX_SPLITS = 6
+"""How often a failed step is parted: up to 64 parts. More would not be a step that is too large, or
+one bad request, but a device that is broken."""
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator"
 """Begins torch's message when the CPU has no memory left: it raises a plain RuntimeError."""
@@ -27,6 +35,23 @@ class StepFailure:
             isinstance(error, RuntimeError) and _CPU_ALLOCATOR in str(error)
         )
         return cls(f"{type(error).__name__}: {error}", memory)
+
+    def parts(self, chunks: Sequence[Chunk]) -> tuple[Sequence[Chunk], ...]:
+        """Two parts of the step to be tried one after the other; none when it cannot be parted.
+
+        For want of memory it gets smaller, token by token; any other failure is somebody's, so
+        requests are told apart.
+        """
+        if self.out_of_memory:
+            return halves(chunks) if sum(chunk.n_rows for chunk in chunks) > 1 else ()
+        sequences = list({id(chunk.sequence): chunk.sequence for chunk in chunks}.values())
+        first = {id(sequence) for sequence in sequences[: len(sequences) // 2]}
+        if not first:
+            return ()
+        return (
+            [chunk for chunk in chunks if id(chunk.sequence) in first],
+            [chunk for chunk in chunks if id(chunk.sequence) not in first],
+        )
 
 
 def halves(chunks: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:

@@ -124,9 +124,7 @@ def out_of_memory(limit: int, error: Exception) -> Callable[..., torch.Tensor]:
         RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
     ],
 )
-def test_a_step_without_memory_is_run_in_two_halves(
-    make: Make, around: Any, error: Exception
-) -> None:
+def test_a_step_without_memory_is_run_in_parts(make: Make, around: Any, error: Exception) -> None:
     prompts = [prompt_of(i, 25 + i) for i in range(4)]
     harness = make(step_tokens=64)
     around(harness, out_of_memory(33, error))
@@ -138,17 +136,54 @@ def test_a_step_without_memory_is_run_in_two_halves(
         assert run.ids == make().generate(prompt, 8).ids
 
 
-def test_where_half_a_step_has_no_memory_either_its_requests_fail_and_say_so(
-    make: Make, around: Any
-) -> None:
+def test_a_step_is_parted_until_it_fits(make: Make, around: Any) -> None:
     harness = make(step_tokens=64)
-    around(harness, out_of_memory(20, torch.OutOfMemoryError("no 3 GiB left")))
+    around(harness, out_of_memory(3, torch.OutOfMemoryError("no 3 GiB left")))
     small, big = harness.add(prompt_of(1, 8), 4), harness.add(prompt_of(2, 50), 4)
     harness.drain()
-    assert big.finished.error == "the step failed: OutOfMemoryError: no 3 GiB left"
+    assert (small.finished.error, big.finished.error) == (None, None)
+    assert big.ids == make().generate(prompt_of(2, 50), 4).ids
+
+
+def test_without_any_memory_all_requests_of_the_step_fail_soon_and_say_so(
+    make: Make, around: Any
+) -> None:
+    harness = make(step_tokens=512)
+    n_tries = 0
+
+    def never(forward: Any, batch: Any, kv: Any) -> torch.Tensor:
+        nonlocal n_tries
+        n_tries += 1
+        raise torch.OutOfMemoryError("no 3 GiB left")
+
+    around(harness, never)
+    runs = [harness.add(prompt_of(n, 200), 4) for n in range(2)]
+    harness.drain()
+    assert {run.finished.error for run in runs} == {
+        "the step failed: OutOfMemoryError: no 3 GiB left"
+    }
+    assert n_tries < 2**7
     assert harness.core.stats().held_slots == 0
-    assert harness.generate(prompt_of(1, 8), 4).ids == make().generate(prompt_of(1, 8), 4).ids
-    assert small.finished.reason in (FinishReason.LENGTH, FinishReason.ERROR)
+
+
+def test_a_request_that_breaks_its_step_fails_alone(make: Make, around: Any) -> None:
+    def breaks(forward: Any, batch: Any, kv: Any) -> torch.Tensor:
+        if BAD in batch.token_ids.tolist():
+            raise ValueError("an operator that cannot take this")
+        return forward(batch, kv)
+
+    good = [prompt_of(i, 20 + i, alphabet=90) for i in range(5)]
+    harness = make(step_tokens=512)
+    around(harness, breaks)
+    runs = [harness.add(prompt, 6) for prompt in good]
+    bad = harness.add([*prompt_of(9, 20, alphabet=90), BAD], 6)
+    harness.drain()
+    assert bad.finished.error == "the step failed: ValueError: an operator that cannot take this"
+    # What they choose may be BAD itself, and then that is their own fault, too.
+    for prompt, run in zip(good, runs, strict=True):
+        oracle = make().generate(prompt, 6).ids
+        assert run.ids == oracle or BAD in oracle
+    assert sum(run.finished.error is None for run in runs) >= 3
 
 
 @given(shape=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=6))
