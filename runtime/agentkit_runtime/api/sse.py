@@ -17,6 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
 
+CLIENT_GONE_STATUS = 499
+"""Nobody reads it; access logs do (the number is nginx's)."""
+
 DONE = b"data: [DONE]\n\n"
 """The last event of an OpenAI stream."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TypedDict
 
 from agentkit_runtime.api.failure import ApiError
@@ -40,6 +41,7 @@ _WIRE_NAMES = (
     (re.compile(r"^response_schema"), "response_format"),
     (re.compile(r"^allowed_tools"), "tool_choice"),
     (re.compile(r"^prompt"), "messages"),
+    (re.compile(r"^template_options"), "chat_template_kwargs"),
     (re.compile(r"^tools\[\d+\]"), r"\g<0>.function"),
     (re.compile(r"tool_calls\[\d+\](?=\.(name|arguments))"), r"\g<0>.function"),
 )
@@ -47,7 +49,32 @@ _WIRE_NAMES = (
 
 
 def wire_field(field: str) -> str:
-    """What OpenAI's body calls a field of `ChatRequest`."""
-    for pattern, name in _WIRE_NAMES:
+    """What a chat completion's body calls a field of `ChatRequest`."""
+    return _renamed(field, _WIRE_NAMES)
+
+
+_RESPONSE_NAMES = (
+    (re.compile(r"^response_schema"), "text.format.schema"),
+    (re.compile(r"^allowed_tools"), "tool_choice"),
+    (re.compile(r"^(messages|prompt).*"), "input"),
+    (re.compile(r"^template_options"), "reasoning.effort"),
+)
+
+
+def response_field(field: str) -> str:
+    """What the Responses API's body calls a field of `ChatRequest`."""
+    return _renamed(field, _RESPONSE_NAMES)
+
+
+_PROMPT_NAMES = ((re.compile(r"^(messages|prompt).*"), "prompt"),)
+
+
+def prompt_field(field: str) -> str:
+    """What a body with a plain prompt calls a field of `ChatRequest`."""
+    return _renamed(field, _PROMPT_NAMES)
+
+
+def _renamed(field: str, names: Sequence[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, name in names:
         field = pattern.sub(name, field)
     return field

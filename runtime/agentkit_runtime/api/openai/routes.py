@@ -10,15 +10,21 @@ from fastapi.responses import JSONResponse, Response
 
 from agentkit_runtime.api.answering import Answer
 from agentkit_runtime.api.openai.decode import decode
+from agentkit_runtime.api.openai.documented import FAILURES, answers
 from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
 from agentkit_runtime.api.openai.options import served_tier
 from agentkit_runtime.api.openai.request import ChatCompletionBody
+from agentkit_runtime.api.openai.responses.routes import ResponseRoutes
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import DONE, ClientGone, EventStream, event, while_connected
-
-CLIENT_GONE_STATUS = 499
-"""Nobody reads it; access logs do (the number is nginx's)."""
+from agentkit_runtime.api.sse import (
+    CLIENT_GONE_STATUS,
+    DONE,
+    ClientGone,
+    EventStream,
+    event,
+    while_connected,
+)
 
 
 class OpenAiRoutes:
@@ -32,14 +38,18 @@ class OpenAiRoutes:
             self.create_chat_completion,
             methods=["POST"],
             response_model=None,
-            responses=_CHAT_RESPONSES,
+            responses=answers(streamed=True),
         )
+        self.responses = ResponseRoutes(site)
+        self.router.include_router(self.responses.router)
         self._add_get("/models", self.list_models)
         self._add_get("/models/{model_id:path}", self.get_model)
 
     def _add_get(self, path: str, endpoint: Callable[..., object]) -> None:
         # No response model: what is returned has its final shape already.
-        self.router.add_api_route(path, endpoint, methods=["GET"], response_model=None)
+        self.router.add_api_route(
+            path, endpoint, methods=["GET"], response_model=None, responses=FAILURES
+        )
 
     async def create_chat_completion(self, body: ChatCompletionBody, request: Request) -> Response:
         """Answer a chat, streamed or whole. Ends at once when the client disconnects."""
@@ -94,15 +104,3 @@ async def _events(answer: Answer, encoder: ManyChunks) -> AsyncIterator[bytes]:
             for document in encoder.encode(index, found):
                 yield event(document)
     yield DONE
-
-
-_CHAT_RESPONSES: dict[int | str, dict[str, object]] = {
-    200: {
-        "description": "The completion, or with `stream: true` its chunks as server-sent events.",
-        "content": {"application/json": {}, "text/event-stream": {}},
-    },
-    400: {"description": "The request cannot be served; `error.param` names the field."},
-    404: {"description": "The model is not served here."},
-    413: {"description": "The body is too large."},
-    503: {"description": "The engine is stopping."},
-}

@@ -1,0 +1,267 @@
+"""`ChatEvent`s -> the items of a response, and the events that tell them one by one.
+
+One accumulator for both ways: a response that is not streamed is the last event of the stream that
+nobody sent. The order of events is OpenAI's (API reference, "Streaming events" of Responses): an
+item is added, its parts are added, grow and are done, the item is done.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Literal, assert_never
+
+from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.encode import encode_logprobs, finish_reason
+from agentkit_runtime.api.openai.responses.wire import (
+    CallItem,
+    ItemStatus,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    ResponseDocument,
+    ResponseUsage,
+    StreamEvent,
+    TextPart,
+    ThoughtPart,
+)
+from agentkit_runtime.api.openai.wire import ContentLogprob
+from agentkit_runtime.api.site import new_id
+from agentkit_runtime.chat import (
+    ChatEvent,
+    ChatFinished,
+    ChatLogprob,
+    ChatMessage,
+    ChatToolCall,
+    ContentDelta,
+    ReasoningDelta,
+    ToolCallArguments,
+    ToolCallStart,
+)
+
+
+class ResponseOutput:
+    """The output of one response while it grows. `response` is the document as it stands."""
+
+    def __init__(self, response: ResponseDocument) -> None:
+        self.response = response
+        self._n_events = 0
+        self._open: OutputItem | None = None
+
+    @property
+    def reply(self) -> ChatMessage:
+        """What was said, as the next request's history has it."""
+        output = self.response["output"]
+        return ChatMessage(
+            role="assistant",
+            content="".join(
+                part["text"]
+                for item in output
+                if item["type"] == "message"
+                for part in item["content"]
+            ),
+            reasoning="".join(
+                part["text"]
+                for item in output
+                if item["type"] == "reasoning"
+                for part in item["content"]
+            ),
+            tool_calls=tuple(
+                ChatToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
+                for item in output
+                if item["type"] == "function_call"
+            ),
+        )
+
+    def begin(self) -> list[StreamEvent]:
+        """The events before anything is generated."""
+        return [self._whole("response.created"), self._whole("response.in_progress")]
+
+    def add(self, event: ChatEvent, now_s: int) -> list[StreamEvent]:
+        """The events that a chat event adds; `now_s` is the time, in Unix seconds."""
+        match event:
+            case ContentDelta():
+                return self._text(event)
+            case ReasoningDelta():
+                return self._thought(event)
+            case ToolCallStart():
+                return self._call(event)
+            case ToolCallArguments():
+                return self._arguments(event)
+            case ChatFinished():
+                return self._finish(event, now_s)
+            case _:
+                assert_never(event)
+
+    def _text(self, event: ContentDelta) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        item = self._open
+        if item is None or item["type"] != "message":
+            item = MessageItem(
+                type="message",
+                id=new_id("msg_"),
+                role="assistant",
+                status="in_progress",
+                content=[],
+            )
+            events += self._begin_item(item)
+            item["content"].append(
+                TextPart(type="output_text", text="", annotations=[], logprobs=[])
+            )
+            events.append(self._part("response.content_part.added", item["content"][0]))
+        part = item["content"][0]
+        logprobs = _logprobs(event.logprobs)
+        part["text"] += event.text
+        part["logprobs"] += logprobs
+        delta = self._in_part("response.output_text.delta")
+        delta["delta"] = event.text
+        delta["logprobs"] = logprobs
+        return [*events, delta]
+
+    def _thought(self, event: ReasoningDelta) -> list[StreamEvent]:
+        events: list[StreamEvent] = []
+        item = self._open
+        if item is None or item["type"] != "reasoning":
+            item = ReasoningItem(
+                type="reasoning", id=new_id("rs_"), status="in_progress", summary=[], content=[]
+            )
+            events += self._begin_item(item)
+            item["content"].append(ThoughtPart(type="reasoning_text", text=""))
+            events.append(self._part("response.content_part.added", item["content"][0]))
+        item["content"][0]["text"] += event.text
+        delta = self._in_part("response.reasoning_text.delta")
+        delta["delta"] = event.text
+        return [*events, delta]
+
+    def _call(self, event: ToolCallStart) -> list[StreamEvent]:
+        return self._begin_item(
+            CallItem(
+                type="function_call",
+                id=new_id("fc_"),
+                call_id=event.id,
+                name=event.name,
+                arguments="",
+                status="in_progress",
+            )
+        )
+
+    def _arguments(self, event: ToolCallArguments) -> list[StreamEvent]:
+        assert self._open is not None, "arguments follow the start of their call"
+        assert self._open["type"] == "function_call", "arguments follow the start of their call"
+        self._open["arguments"] += event.text
+        delta = self._in_item("response.function_call_arguments.delta")
+        delta["delta"] = event.text
+        return [delta]
+
+    def _begin_item(self, item: OutputItem) -> list[StreamEvent]:
+        events = self._end_item("completed")
+        self._open = item
+        self.response["output"].append(item)
+        return [*events, self._item("response.output_item.added")]
+
+    def _end_item(self, status: ItemStatus) -> list[StreamEvent]:
+        item = self._open
+        if item is None:
+            return []
+        item["status"] = status
+        events: list[StreamEvent] = []
+        if item["type"] == "function_call":
+            done = self._in_item("response.function_call_arguments.done")
+            done["arguments"] = item["arguments"]
+            events.append(done)
+        elif item["type"] == "message":
+            done = self._in_part("response.output_text.done")
+            done["text"] = item["content"][0]["text"]
+            done["logprobs"] = list(item["content"][0]["logprobs"])
+            events += [done, self._part("response.content_part.done", item["content"][0])]
+        else:
+            done = self._in_part("response.reasoning_text.done")
+            done["text"] = item["content"][0]["text"]
+            events += [done, self._part("response.content_part.done", item["content"][0])]
+        events.append(self._item("response.output_item.done"))
+        self._open = None
+        return events
+
+    def _finish(self, finished: ChatFinished, now_s: int) -> list[StreamEvent]:
+        try:
+            is_cut = finish_reason(finished) == "length" and self.response["output"] != []
+        except ApiError as failure:
+            return self.fail(failure)
+        events = self._end_item("incomplete" if is_cut else "completed")
+        self.response["usage"] = encode_usage(finished)
+        if finished.reason == "length" and finished.stats.completion_tokens:
+            self.response["status"] = "incomplete"
+            self.response["incomplete_details"] = {"reason": "max_output_tokens"}
+            return [*events, self._whole("response.incomplete")]
+        self.response["status"] = "completed"
+        self.response["completed_at"] = now_s
+        return [*events, self._whole("response.completed")]
+
+    def fail(self, failure: ApiError) -> list[StreamEvent]:
+        """The last event of a response that failed after it began."""
+        events = self._end_item("incomplete")
+        self.response["status"] = "failed"
+        self.response["error"] = {"code": "server_error", "message": failure.message}
+        return [*events, self._whole("response.failed")]
+
+    def _event(self, kind: str) -> StreamEvent:
+        self._n_events += 1
+        return {"type": kind, "sequence_number": self._n_events - 1}
+
+    def _whole(
+        self,
+        kind: Literal[
+            "response.created",
+            "response.in_progress",
+            "response.completed",
+            "response.incomplete",
+            "response.failed",
+        ],
+    ) -> StreamEvent:
+        event = self._event(kind)
+        event["response"] = copy.deepcopy(self.response)
+        return event
+
+    def _item(self, kind: str) -> StreamEvent:
+        assert self._open is not None, "an item is open"
+        event = self._event(kind)
+        event["output_index"] = len(self.response["output"]) - 1
+        event["item"] = copy.deepcopy(self._open)
+        return event
+
+    def _in_item(self, kind: str) -> StreamEvent:
+        assert self._open is not None, "an item is open"
+        event = self._event(kind)
+        event["item_id"] = self._open["id"]
+        event["output_index"] = len(self.response["output"]) - 1
+        return event
+
+    def _in_part(self, kind: str) -> StreamEvent:
+        event = self._in_item(kind)
+        event["content_index"] = 0
+        return event
+
+    def _part(self, kind: str, part: TextPart | ThoughtPart) -> StreamEvent:
+        event = self._in_part(kind)
+        event["part"] = copy.deepcopy(part)
+        return event
+
+
+def encode_usage(finished: ChatFinished) -> ResponseUsage:
+    """`input_tokens` includes the cached ones; what was computed afresh is in the cache now."""
+    stats = finished.stats
+    return {
+        "input_tokens": stats.prompt_tokens,
+        "input_tokens_details": {
+            "cached_tokens": stats.cached_tokens,
+            "cache_write_tokens": stats.prompt_tokens - stats.cached_tokens,
+        },
+        "output_tokens": stats.completion_tokens,
+        "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
+        "total_tokens": stats.prompt_tokens + stats.completion_tokens,
+    }
+
+
+def _logprobs(logprobs: Sequence[ChatLogprob]) -> list[ContentLogprob]:
+    encoded = encode_logprobs(logprobs)
+    return [] if encoded is None else encoded["content"]

@@ -1,0 +1,124 @@
+"""Finished responses, kept so that later ones continue from their very token ids.
+
+Bounded, in memory, and by tenant: nobody can find, count or push out what belongs to others beyond
+the bound that all share. What was dropped is as unknown as what never was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.responses.wire import ItemDocument, ResponseDocument
+from agentkit_runtime.chat import ChatMessage, ChatTool
+
+Front = tuple[str | None, tuple[ChatTool, ...], dict[str, bool | str]]
+"""Instructions, tools and template options: what stands in front of all messages."""
+
+_MESSAGE_BYTES = 300
+_ITEM_BYTES = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What was said, without instructions."""
+
+    front: Front
+    messages: tuple[ChatMessage, ...]
+    ids: Sequence[int]
+    """All that the model has read and said, instructions and tools included."""
+
+    def answered(self, reply: ChatMessage, ids: Sequence[int]) -> Conversation:
+        """The conversation with the model's reply."""
+        return dataclasses.replace(self, messages=(*self.messages, reply), ids=array("i", ids))
+
+    @property
+    def weight(self) -> int:
+        """Bytes, roughly."""
+        texts = sum(
+            2 * len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+            for message in self.messages
+        )
+        return 4 * len(self.ids) + texts + _MESSAGE_BYTES * len(self.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """A finished response."""
+
+    document: ResponseDocument
+    input_items: tuple[ItemDocument, ...]
+    """Of this response's input and of those that it continues, oldest first."""
+    conversation: Conversation
+
+    @property
+    def weight(self) -> int:
+        """Bytes, roughly."""
+        n_items = len(self.input_items) + len(self.document["output"])
+        return self.conversation.weight + _ITEM_BYTES * n_items
+
+
+class ResponseStore:
+    """The latest responses, least recently used first out. For one event loop."""
+
+    def __init__(
+        self, *, max_bytes: int = 512 * 1024 * 1024, max_bytes_of_tenant: int = 64 * 1024 * 1024
+    ) -> None:
+        """`max_bytes` bounds all, `max_bytes_of_tenant` those of each tenant, both roughly."""
+        self._max_bytes = max_bytes
+        self._max_bytes_of_tenant = max_bytes_of_tenant
+        self._responses: OrderedDict[tuple[str, str], StoredResponse] = OrderedDict()
+        self._n_bytes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._responses)
+
+    def put(self, tenant: str, response: StoredResponse) -> None:
+        """Keep a response; it has an id of its own."""
+        self._responses[tenant, response.document["id"]] = response
+        self._n_bytes[tenant] = self._n_bytes.get(tenant, 0) + response.weight
+        while self._n_bytes.get(tenant, 0) > self._max_bytes_of_tenant:
+            self._drop(next(key for key in self._responses if key[0] == tenant))
+        while sum(self._n_bytes.values()) > self._max_bytes:
+            self._drop(next(iter(self._responses)))
+
+    def get(self, tenant: str, response_id: str, *, param: str | None = None) -> StoredResponse:
+        """A response of this tenant.
+
+        Raises:
+            ApiError: 404, in the same words for one that is somebody else's, was dropped, or never
+                was.
+        """
+        found = self._responses.get((tenant, response_id))
+        if found is None:
+            raise ApiError(
+                f"there is no response {response_id[:100]!r}; it was not stored, has been dropped "
+                "to make room, or never was",
+                status=404,
+                param=param,
+                code="previous_response_not_found" if param else "response_not_found",
+            )
+        self._responses.move_to_end((tenant, response_id))
+        return found
+
+    def delete(self, tenant: str, response_id: str) -> None:
+        """Forget a response. Raises as `get`."""
+        self.get(tenant, response_id)
+        self._drop((tenant, response_id))
+
+    def forget_tenant(self, tenant: str) -> int:
+        """Forget all responses of a tenant; returns how many there were."""
+        keys = [key for key in self._responses if key[0] == tenant]
+        for key in keys:
+            self._drop(key)
+        return len(keys)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        tenant, _ = key
+        self._n_bytes[tenant] -= self._responses.pop(key).weight
+        if not self._n_bytes[tenant]:
+            del self._n_bytes[tenant]
