@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import httpx2
 
 from agentkit.toolset.mcp.links.http_answers import answer, message_of, rpc_error, start_of
-from agentkit.toolset.mcp.links.http_bodies import emptied, is_notice, readable
+from agentkit.toolset.mcp.links.http_bodies import emptied, is_notice, no_answer, readable
 from agentkit.toolset.mcp.links.http_hints import of_an_old_server, what_to_set
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
@@ -153,6 +153,9 @@ class GuardedClient(httpx2.AsyncClient):
             # In the old transport the answer comes through the stream.
             return await emptied(response)
         old = None if self._ends_at_failure else of_an_old_server(self._server)
+        if (said := no_answer(request, response)) is not None:
+            await response.aclose()
+            return said
         return readable(request, response, self._server.max_message_bytes, old)
 
     async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:

@@ -32,6 +32,10 @@ _TOO_DEEP = "(nested too deeply)"
 _OF_OLD = (b"event: endpoint", b"event:endpoint")
 """The first line of a stream of before 2025-03-26."""
 
+_KINDS = ("application/json", "text/event-stream")
+_ACCEPTED = 202
+"""The status of what needs no answer."""
+
 _DROPPED_HEADERS = ("content-type", "content-encoding", "content-length", "transfer-encoding")
 
 
@@ -48,7 +52,7 @@ def readable(
         old: what to say of a server that answers with the stream of the old transport; None: that
             is what is spoken.
     """
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _kind_of(response)
     request_id = _request_id(request)
     stream: httpx2.AsyncByteStream
     if kind == "text/event-stream":
@@ -61,6 +65,20 @@ def readable(
     # Without a charset: both are UTF-8 whatever it says.
     headers.append(("content-type", kind))
     return httpx2.Response(response.status_code, headers=headers, stream=stream, request=request)
+
+
+def no_answer(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response | None:
+    """Return what to say of a success that answers a request with nothing of MCP: a proxy's page,
+    say. None: it is an answer, or to what has none."""
+    request_id, kind = _request_id(request), _kind_of(response)
+    if request_id is None or (kind in _KINDS and response.status_code != _ACCEPTED):
+        return None
+    status = response.status_code
+    what = f"HTTP {status}" if status == _ACCEPTED else f"{kind[:100] or 'no content type'!r}"
+    problem = f"answered with {what}, which is no answer of MCP; check url of the McpServer"
+    headers = {"content-type": "application/json"}
+    content = _lost(request_id, problem)
+    return httpx2.Response(200, headers=headers, content=content, request=request)
 
 
 async def emptied(response: httpx2.Response) -> httpx2.Response:
@@ -230,6 +248,11 @@ def _bare(value: object, depth: int) -> object:
             return [_bare(each, depth - 1) for each in value]
         case _:
             return value
+
+
+def _kind_of(response: httpx2.Response) -> str:
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower()
 
 
 def _request_id(request: httpx2.Request) -> RequestId | None:

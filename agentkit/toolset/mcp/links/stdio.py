@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shlex
 import shutil
@@ -27,7 +28,9 @@ from agentkit.toolset.mcp.links.wire import (
     LineSplitter,
     Message,
     RequestId,
+    is_bearable,
     read_line,
+    sendable,
 )
 from agentkit.toolset.mcp.server import McpServer
 
@@ -199,7 +202,8 @@ class StdioTransport:
                 except pydantic.ValidationError:
                     await self._deliver(self._no_message(value))
                 else:
-                    await self._send(message)
+                    if is_bearable(message):
+                        await self._send(message)
 
     def _no_message(self, value: dict[str, object]) -> Broken | Junk:
         """What to make of a JSON object that is no JSON-RPC message."""
@@ -226,7 +230,7 @@ class StdioTransport:
         try:
             async for item in self._from_session:
                 self._note_sent(item.message)
-                text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+                text = _text_of(item.message)
                 self._writing_since_s = asyncio.get_running_loop().time()
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
@@ -277,3 +281,13 @@ class StdioTransport:
         if text.strip():
             self.n_junk_lines += 1
             self.first_junk = self.first_junk or self.secrets.hidden(text.strip())[:200]
+
+
+def _text_of(message: JSONRPCMessage) -> str:
+    """A message as JSON. An answer to a server repeats its id, which may be no text in UTF-8."""
+    from pydantic_core import PydanticSerializationError
+
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True)
+    except PydanticSerializationError:
+        return json.dumps(sendable(message.model_dump(by_alias=True, exclude_unset=True)))

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
+from agentkit.toolset.mcp.links.wire import is_bearable
 
 if TYPE_CHECKING:
     import contextvars
@@ -112,6 +113,8 @@ class WatchedStream:
 
         try:
             item = await self._inner.receive()
+            while not isinstance(item, Exception) and not is_bearable(item.message):
+                item = await self._inner.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
             raise

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
+from agentkit.toolset.results import encodable
+
 _EDGE = 4096
 """Bytes of an overlong line that are kept at each end, to find the request id in them."""
 
@@ -113,6 +115,34 @@ def read_line(line: bytes | Overlong, pending: Set[RequestId]) -> Message | Brok
         problem = f"an answer that is no valid JSON ({error})"
         return _broken_or_junk(line[:_EDGE], line[-_EDGE:], problem, pending)
     return Message(value) if isinstance(value, dict) else Junk(text[:_EDGE])
+
+
+def is_bearable(message: object) -> bool:
+    """Whether the SDK can take a message. It makes floats of a progress's numbers, and ends the
+    whole connection where an integer is too long for that."""
+    params = getattr(message, "params", None)
+    if getattr(message, "method", None) != "notifications/progress" or not isinstance(params, dict):
+        return True
+    try:
+        for name in ("progress", "total"):
+            if isinstance(number := params.get(name), int):
+                float(number)
+    except OverflowError:
+        return False
+    return True
+
+
+def sendable(value: object) -> object:
+    """A JSON value with `?` for lone surrogates, which no UTF-8 has."""
+    match value:
+        case str():
+            return encodable(value)
+        case dict():
+            return {encodable(str(key)): sendable(each) for key, each in value.items()}
+        case list():
+            return [sendable(each) for each in value]
+        case _:
+            return value
 
 
 def _broken_or_junk(

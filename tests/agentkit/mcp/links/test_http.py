@@ -83,7 +83,7 @@ async def problem_of(server: McpServer) -> str:
         ),
         (405, {}, "/mcp' of the McpServer; for an old server set transport='sse'"),
         (503, {}, "answered with HTTP 503 (Service Unavailable)"),
-        (200, {"html": "<h1>Hello</h1>"}, "Unexpected content type: text/html"),
+        (200, {"html": "<h1>Hello</h1>"}, "answered with 'text/html'"),
         (302, {"headers": {"location": "https://evil.example/mcp"}}, "Redirect to https://evil"),
         (200, {"json": [1]}, "sent an answer that is no JSON-RPC message"),
     ],

@@ -154,6 +154,8 @@ async def test_a_deep_schema_costs_its_tool_only(depth, as_event):
         (JSON, b"{" * 10, "no JSON-RPC message"),
         (JSON, b"", "no JSON-RPC message"),
         (JSON, b"[1]", "no JSON-RPC message"),
+        ({"content-type": "text/html"}, b"<html>", "'text/html', which is no answer of MCP"),
+        ({}, b"{}", "'no content type', which is no answer of MCP"),
         (JSON, b'{"jsonrpc":"2.0","id":3,"result":4}', "no JSON-RPC message"),
         (JSON, b" " * 60_000, "sent an answer above the limit of 50000 bytes"),
         (EVENTS, b"data: " + b"x" * 60_000 + b"\n\n", "above the limit of 50000 bytes"),
@@ -174,6 +176,30 @@ async def test_an_answer_that_cannot_be_read_leaves_open_what_the_call_did(heade
         assert words in output.content
         assert "Whether the call had an effect is unknown." in output.content
     assert peer.seen.count("tools/call") == 1
+
+
+async def test_a_request_that_is_only_accepted_leaves_open_what_the_call_did():
+    peer = Sessions(tools_call=lambda _: httpx2.Response(202))
+    async with asyncio.timeout(5), peer.server().connect() as connection:
+        output = await connection.call("go", {})
+    assert "answered with HTTP 202, which is no answer of MCP" in output.content
+    assert "Whether the call had an effect is unknown." in output.content
+
+
+async def test_a_number_that_no_float_can_be_does_not_end_the_connection():
+    def answer(message: dict[str, Any]) -> httpx2.Response:
+        token = message["params"]["_meta"]["progressToken"]
+        told = b'{"jsonrpc":"2.0","method":"notifications/progress","params":'
+        told += b'{"progressToken":%d,"progress":1,"total":%s}}' % (token, b"9" * 400)
+        done = {"content": [{"type": "text", "text": "done"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": done}).encode()
+        events = b"data: %s\n\ndata: %s\n\n" % (told, body)
+        return httpx2.Response(200, content=events, headers=EVENTS)
+
+    peer = Sessions(tools_call=answer)
+    async with asyncio.timeout(5), peer.server().connect() as connection:
+        assert (await connection.call("go", {})).content == "done"
+        assert connection.warnings == ()
 
 
 async def test_the_body_of_a_redirect_is_not_read():

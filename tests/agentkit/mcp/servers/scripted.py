@@ -142,6 +142,11 @@ def call(request: dict) -> None:  # noqa: C901 - a table of faults
         time.sleep(600)
     elif name == "result":
         answer(request, json.loads(arguments["text"]))
+    elif name == "say":
+        # What it says first, as it stands, with the token of the call.
+        token = request["params"]["_meta"]["progressToken"]
+        write(arguments["text"].replace("TOKEN", str(token)).encode() + b"\n")
+        answer(request, text("said"))
     elif name == "environment":
         answer(request, text(json.dumps(dict(os.environ))))
     elif name == "refuse":
