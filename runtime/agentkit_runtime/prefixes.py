@@ -70,6 +70,11 @@ class Prefixes:
         self._roots = roots
         self._next_id = next_id
 
+    @property
+    def engine(self) -> Engine:
+        """The engine whose cache this is: for reports and for steering."""
+        return self._engine
+
     async def prewarm(
         self,
         request: ChatRequest,

@@ -117,12 +117,17 @@ class EventLog:
         else:
             self.emit(BlockRemoved(change.names, change.medium))
 
-    def since(self, seq: int) -> list[Numbered] | Gap:
-        """The events behind number `seq`, oldest first, or what is missing between."""
+    def since(self, seq: int, *, most: int | None = None) -> list[Numbered] | Gap:
+        """The events behind number `seq`, oldest first, or what is missing between.
+
+        At most `most`, if that is given. A number that is still to come has none behind it.
+        """
         first_kept = self.seq - len(self._ring) + 1
         if seq + 1 < first_kept:
             return Gap(first_kept)
-        return list(itertools.islice(self._ring, seq + 1 - first_kept, None))
+        begin = min(seq + 1 - first_kept, len(self._ring))
+        end = len(self._ring) if most is None else begin + most
+        return list(itertools.islice(self._ring, begin, end))
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Call `subscriber` with each new event, in the engine's thread; returns the way out."""

@@ -24,7 +24,9 @@ from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 
 NextToken = Callable[[list[int]], int]
-"""Maps the whole context, as token ids, to the next token id."""
+"""Maps the whole context, as token ids, to the next token id; `NOT_FINITE` spoils the logits."""
+
+NOT_FINITE = -1
 
 BOUND_S = 30.0
 """No test waits longer for anything."""
@@ -61,7 +63,11 @@ class ScriptedDecoder:
         memory[batch.slots] = batch.token_ids.to(memory.dtype)
         logits = torch.zeros(len(batch.logit_rows), self.config.vocab)
         for index, row in enumerate(batch.logit_rows.tolist()):
-            logits[index, self._next_token(_context(batch, memory, row))] = 100.0
+            token_id = self._next_token(_context(batch, memory, row))
+            if token_id == NOT_FINITE:
+                logits[index] = float("nan")
+            else:
+                logits[index, token_id] = 100.0
         return logits
 
 
@@ -187,11 +193,12 @@ def scripted_model(
     *,
     n_slots: int = 4096,
     max_position: int = 100_000,
+    kv_events: int | None = None,
 ) -> Iterator[LoadedModel]:
     """A loaded model whose engine runs until the block ends."""
     config = tiny_config(tokenizer.vocab_size, max_position)
     decoder = ScriptedDecoder(config, next_token)
-    with Engine(build_core(decoder, n_slots=n_slots)) as engine:  # type: ignore[arg-type]
+    with Engine(build_core(decoder, n_slots=n_slots, kv_events=kv_events)) as engine:  # type: ignore[arg-type]
         yield LoadedModel(
             label="scripted",
             engine=engine,

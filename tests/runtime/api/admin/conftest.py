@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from agentkit_runtime.api import create_app
+from agentkit_runtime.api.admin import AdminParts, Sampler, admin_routes, own_routes
+from agentkit_runtime.governing.gate import PressureGate
+from agentkit_runtime.governing.lifecycle import Lifecycle
+from agentkit_runtime.service import ChatService
+from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.tokenizer import Tokenizer
+from tests.runtime.api.admin.operated import Keys, Operated
+from tests.runtime.api.conftest import ANSWERS
+from tests.runtime.api.serving import Served, serving_app
+from tests.runtime.service.scripted import BOUND_S, Pace, Script, scripted_model
+
+
+@pytest.fixture(scope="module")
+def module_operated(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Operated]:
+    pace = Pace(Script(smollm2_text[0], ANSWERS))
+    with scripted_model(*smollm2_text, pace, kv_events=1_000) as loaded:
+        service = ChatService(loaded)
+        lifecycle = Lifecycle("ready")
+        sampler = Sampler(service.stats, clock=lambda: 1_000.0)
+        gate = PressureGate(service, lifecycle, clock=lambda: 0.0)
+        parts = AdminParts(sampler=sampler, lifecycle=lifecycle, pressure=gate.pressure)
+        app = create_app(
+            service,
+            authenticator=Keys(),
+            gate=gate,
+            lifecycle=lifecycle,
+            more=(admin_routes(parts), own_routes),
+        )
+        with serving_app(app) as (url, server):
+            served = Served(url=url, server=server, service=service, pace=pace)
+            clients = {
+                name: httpx2.Client(
+                    base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=BOUND_S
+                )
+                for name in ("root", "ann", "bob")
+            }
+            yield Operated(served=served, lifecycle=lifecycle, sampler=sampler, **clients)
+            for client in clients.values():
+                client.close()
+
+
+@pytest.fixture
+def operated(module_operated: Operated) -> Operated:
+    """The server, with nothing cached."""
+    module_operated.flush()
+    return module_operated
