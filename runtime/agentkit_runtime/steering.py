@@ -98,7 +98,7 @@ class Steering:
         """
 
         def read(core: EngineCore) -> list[Numbered] | Gap:
-            return _log(core).since(seq, most=MAX_EVENTS_AT_ONCE)
+            return log_of(core).since(seq, most=MAX_EVENTS_AT_ONCE)
 
         return await self._call(read)
 
@@ -112,7 +112,7 @@ class Steering:
         """
 
         def subscribe(core: EngineCore) -> tuple[int, Callable[[], None]]:
-            log = _log(core)
+            log = log_of(core)
             return log.seq, log.subscribe(subscriber)
 
         future = self._engine.call(subscribe)
@@ -132,7 +132,8 @@ def _leave(subscribed: Future[tuple[int, Callable[[], None]]]) -> None:
         subscribed.result()[1]()
 
 
-def _log(core: EngineCore) -> EventLog:
+def log_of(core: EngineCore) -> EventLog:
+    """The engine's log of KV events. Raises NoEvents where none is kept."""
     log = core.cache.events
     if log is None:
         raise NoEvents(
