@@ -5,15 +5,22 @@ One bad tool costs that tool and not the others. What was left out, and why, is 
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from agentkit.toolset.errors import ToolDefinitionError
 from agentkit.toolset.mcp.lists.names import final_names
-from agentkit.toolset.mcp.lists.paging import MAX_PAGES, all_pages, is_sendable
-from agentkit.toolset.mcp.lists.words import excerpt
+from agentkit.toolset.mcp.lists.paging import all_pages, is_sendable
+from agentkit.toolset.mcp.lists.words import bounded, excerpt
 from agentkit.toolset.tool import ToolSpec
 
+_MOST_TOOLS = 5_000
+_MOST_BYTES = 2 * 1024 * 1024
+"""Of the tools of one server together: half a million tokens."""
+_MOST_TOOL_CHARS = 200_000
+"""Of one tool's description and schema."""
 _NEVER_MS = 366 * 86_400_000
 """No list stays as it is for longer than a year."""
 
@@ -70,7 +77,7 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
     """Fetch and judge all tools. The result depends on their set, not on the order of listing."""
     warnings: list[str] = []
     raw_tools, pages = await all_pages(request, "tools/list", "tools", warnings)
-    by_name: dict[str, list[ToolSpec]] = {}
+    raw_by_name: dict[str, list[Mapping[str, object]]] = {}
     listed: set[str] = set()
     for raw in raw_tools:
         name = raw.get("name") if isinstance(raw, Mapping) else None
@@ -83,11 +90,8 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
                 f"tool {excerpt(name)!r} was left out: its name cannot be sent in UTF-8"
             )
         elif selection.takes(name):
-            spec = _spec(alias, raw, by_header=selection.by_header)
-            if isinstance(spec, ToolSpec):
-                by_name.setdefault(name, []).append(spec)
-            else:
-                warnings.append(f"tool {excerpt(name)!r} was left out: {spec}")
+            raw_by_name.setdefault(name, []).append(raw)
+    by_name = await _specs(alias, raw_by_name, warnings, by_header=selection.by_header)
     warnings += _never_listed(selection, listed)
     chosen = {name: _choose(name, specs, warnings) for name, specs in by_name.items()}
     names = final_names(alias, chosen)
@@ -97,16 +101,48 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
     ]
     return Listing(
         tools=tuple(tools),
-        warnings=tuple(sorted(warnings)),
+        warnings=tuple(bounded(sorted(warnings))),
         ttl_s=_shortest_ttl_s(pages),
         all_names=frozenset(listed),
     )
 
 
+async def _specs(
+    alias: str,
+    raw_by_name: Mapping[str, list[Mapping[str, object]]],
+    warnings: list[str],
+    *,
+    by_header: bool,
+) -> dict[str, list[ToolSpec]]:
+    """The specs of each name, by what there is room for: the first in the order of their names."""
+    by_name: dict[str, list[ToolSpec]] = {}
+    n_bytes = n_left_out = 0
+    for number, name in enumerate(sorted(raw_by_name)):
+        if number >= _MOST_TOOLS or n_bytes > _MOST_BYTES:
+            n_left_out += 1
+            continue
+        for raw in raw_by_name[name]:
+            # A long list must not hold up what else runs here, nor the limit of time for it.
+            await asyncio.sleep(0)
+            spec = _spec(alias, raw, by_header=by_header)
+            if isinstance(spec, ToolSpec):
+                by_name.setdefault(name, []).append(spec)
+            else:
+                warnings.append(f"tool {excerpt(name)!r} was left out: {spec}")
+        n_bytes += max((len(spec.bytes) for spec in by_name.get(name, ())), default=0)
+    if n_left_out:
+        warnings.append(
+            f"{n_left_out} tools were left out: of one server, {_MOST_TOOLS} tools and "
+            f"{_MOST_BYTES} bytes are taken; name those that you want in `allow`"
+        )
+    return by_name
+
+
 def _shortest_ttl_s(pages: list[Mapping[str, object]]) -> float:
     """For how long all of them may be kept."""
-    # A list that was cut may go on differently next time.
-    return 0.0 if len(pages) >= MAX_PAGES else min(_ttl_s(page.get("ttlMs")) for page in pages)
+    if pages[-1].get("nextCursor") is not None:
+        return 0.0  # it was cut, and may go on differently next time
+    return min(_ttl_s(page.get("ttlMs")) for page in pages)
 
 
 def _ttl_s(ttl_ms: object) -> float:
@@ -141,12 +177,24 @@ def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
         return "it can only run as a task, which this client does not do"
     if not isinstance(raw.get("inputSchema"), Mapping):
         return f"its inputSchema is no object: {excerpt(raw.get('inputSchema'))!r}"
+    if (n_chars := _n_chars(raw)) > _MOST_TOOL_CHARS:
+        return (
+            f"its description and schema have {n_chars} characters, of {_MOST_TOOL_CHARS} at most"
+        )
     if by_header:
         from mcp.shared.inbound import find_invalid_x_mcp_header
 
         if (reason := find_invalid_x_mcp_header(raw["inputSchema"])) is not None:
             return f"its x-mcp-header is of no use: {reason}"
     return None
+
+
+def _n_chars(raw: Mapping[str, object]) -> int:
+    """How long description and schema are. Quick: what follows takes a hundred times as long."""
+    try:
+        return len(json.dumps([raw.get("description"), raw["inputSchema"]], ensure_ascii=False))
+    except (TypeError, ValueError):
+        return 0  # no JSON: it has no spec either
 
 
 def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:

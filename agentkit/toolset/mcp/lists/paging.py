@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 
 from agentkit.toolset.mcp.lists.words import excerpt
 
 MAX_PAGES = 1000
+_MOST_MEMBERS = 50_000
+_MOST_CHARS = 32 * 1024 * 1024
+"""Of all pages behind the first, which is bounded as every message is."""
 
 Ask = Callable[[str, dict[str, object]], Awaitable[Mapping[str, object]]]
 """Sends a request (method, params) and returns the raw result."""
@@ -28,6 +32,7 @@ async def all_pages(
     what = f"the {key.removesuffix('s')} list"
     seen: set[str] = set()
     params: dict[str, object] = {}
+    n_chars = 0
     while len(pages) < MAX_PAGES:
         result = await ask(method, params)
         pages.append(result)
@@ -49,9 +54,23 @@ async def all_pages(
             warnings.append(f"{what} repeats its page {excerpt(cursor)!r}; listing stopped there")
             return members, pages
         seen.add(cursor)
+        n_chars += _n_chars(page) if len(pages) > 1 else 0
+        if len(members) > _MOST_MEMBERS or n_chars > _MOST_CHARS:
+            warnings.append(
+                f"{what} has more than {_MOST_MEMBERS} members or {_MOST_CHARS} characters; "
+                "listing stopped there"
+            )
+            return members, pages
         params = {"cursor": cursor}
     warnings.append(f"{what} has more than {MAX_PAGES} pages; listing stopped there")
     return members, pages
+
+
+def _n_chars(page: object) -> int:
+    try:
+        return len(json.dumps(page, ensure_ascii=False))
+    except (TypeError, ValueError, RecursionError):
+        return 0  # of a server object in this process
 
 
 def is_sendable(text: str) -> bool:

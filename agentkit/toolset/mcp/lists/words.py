@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 _LONGEST = 100
 _MOST_NOTES = 50
+_MOST_LINES = 100
 
 
 def excerpt(value: object) -> str:
@@ -17,6 +18,13 @@ def excerpt(value: object) -> str:
         return reprlib.repr(value)[:_LONGEST]
     except (ValueError, RecursionError):  # a number of too many digits
         return type(value).__name__
+
+
+def bounded(lines: Sequence[str]) -> Sequence[str]:
+    """Return the first hundred lines, and how many more there are."""
+    if len(lines) <= _MOST_LINES:
+        return lines
+    return [*lines[:_MOST_LINES], f"... and {len(lines) - _MOST_LINES} more of the kind"]
 
 
 class Notes:

@@ -10,6 +10,7 @@ from agentkit.toolset.errors import McpConnectError, McpLockError
 from agentkit.toolset.mcp.lists.describing import describe_change
 from agentkit.toolset.mcp.lists.listing import ListedTool, Listing, Selection
 from agentkit.toolset.mcp.lists.names import final_names
+from agentkit.toolset.mcp.lists.words import bounded
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.mcp.trust.flag import Flag
 from agentkit.toolset.mcp.trust.setting import Trust
@@ -59,7 +60,7 @@ def judged(alias: str, listing: Listing, trust: Trust, selection: Selection) -> 
         approved = McpLock.read(trust.lock).approved(alias)
         taken = {name: tool for name, tool in approved.items() if selection.takes(name)}
         return _approved(alias, listing, trust, taken, flagged)
-    said = [str(flag) for flags in flagged.values() for flag in flags if flag.severity != "note"]
+    said = _said(flagged)
     if not trust.refuses_flagged:
         return replace(listing, warnings=(*listing.warnings, *said), is_judged=True)
     refused = {name for name, flags in flagged.items() if _is_dangerous(flags)}
@@ -67,6 +68,13 @@ def judged(alias: str, listing: Listing, trust: Trust, selection: Selection) -> 
     tools = tuple(tool for tool in listing.tools if tool.original not in refused)
     warnings = (*listing.warnings, *said)
     return replace(listing, tools=tools, warnings=warnings, is_judged=True)
+
+
+def _said(flagged: Mapping[str, tuple[Flag, ...]]) -> list[str]:
+    """Flags in words, the worst first; a server can have any number of them."""
+    flags = [flag for each in flagged.values() for flag in each if flag.severity != "note"]
+    flags.sort(key=lambda flag: flag.severity != "danger")
+    return list(bounded([str(flag) for flag in flags]))
 
 
 def _approved(
