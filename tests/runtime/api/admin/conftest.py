@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import httpx2
 import pytest
@@ -18,33 +19,42 @@ from tests.runtime.api.serving import Served, serving_app
 from tests.runtime.service.scripted import BOUND_S, Pace, Script, scripted_model
 
 
+@contextmanager
+def serving_operated(service: ChatService, pace: Pace | None = None) -> Iterator[Operated]:
+    """A server with everything that operators use, in front of `service`."""
+    lifecycle = Lifecycle("ready")
+    sampler = Sampler(service.stats, clock=lambda: 1_000.0)
+    gate = PressureGate(service, lifecycle, clock=lambda: 0.0)
+    parts = AdminParts(sampler=sampler, lifecycle=lifecycle, pressure=gate.pressure)
+    app = create_app(
+        service,
+        authenticator=Keys(),
+        gate=gate,
+        lifecycle=lifecycle,
+        more=(admin_routes(parts), own_routes),
+    )
+    with ExitStack() as running:
+        url, server = running.enter_context(serving_app(app))
+        clients = {
+            name: running.enter_context(
+                httpx2.Client(
+                    base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=BOUND_S
+                )
+            )
+            for name in ("root", "ann", "bob")
+        }
+        served = Served(
+            url=url, server=server, service=service, pace=pace or Pace(lambda context: 0)
+        )
+        yield Operated(served=served, lifecycle=lifecycle, sampler=sampler, **clients)
+
+
 @pytest.fixture(scope="module")
 def module_operated(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Operated]:
     pace = Pace(Script(smollm2_text[0], ANSWERS))
     with scripted_model(*smollm2_text, pace, kv_events=1_000) as loaded:
-        service = ChatService(loaded)
-        lifecycle = Lifecycle("ready")
-        sampler = Sampler(service.stats, clock=lambda: 1_000.0)
-        gate = PressureGate(service, lifecycle, clock=lambda: 0.0)
-        parts = AdminParts(sampler=sampler, lifecycle=lifecycle, pressure=gate.pressure)
-        app = create_app(
-            service,
-            authenticator=Keys(),
-            gate=gate,
-            lifecycle=lifecycle,
-            more=(admin_routes(parts), own_routes),
-        )
-        with serving_app(app) as (url, server):
-            served = Served(url=url, server=server, service=service, pace=pace)
-            clients = {
-                name: httpx2.Client(
-                    base_url=url, headers={"Authorization": f"Bearer {name}"}, timeout=BOUND_S
-                )
-                for name in ("root", "ann", "bob")
-            }
-            yield Operated(served=served, lifecycle=lifecycle, sampler=sampler, **clients)
-            for client in clients.values():
-                client.close()
+        with serving_operated(ChatService(loaded), pace) as operated:
+            yield operated
 
 
 @pytest.fixture
