@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from agentkit_runtime.cli_failures import Model, failures_as_exit_codes
+from agentkit_runtime.cli_keys import keys
 from agentkit_runtime.cli_plan import kv_plan
 from agentkit_runtime.cli_serve import serve
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.add_typer(keys, name="keys")
 
 
 def main() -> None:

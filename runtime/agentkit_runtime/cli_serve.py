@@ -1,214 +1,130 @@
-"""`agentkit-runtime serve`: a model with an OpenAI-compatible API."""
+"""`agentkit-runtime serve`: a model with the APIs of OpenAI and Anthropic."""
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
-import socket
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
 import typer
 
+from agentkit_runtime import cli_serve_options as options
 from agentkit_runtime.capacity.sizes import parse_bytes
 from agentkit_runtime.cli_failures import DEFAULT_MODEL, Model, failures_as_exit_codes, say
 from agentkit_runtime.errors import RuntimeFault
-from agentkit_runtime.kv.format import KvFormat
 
 if TYPE_CHECKING:
-    from agentkit_runtime.local import LocalRuntime
-
-# Written down here because their own modules import torch, and --help must be fast. Nothing can
-# hint or pin over HTTP, so the policy "hints" and a pin quota would do nothing here.
-DType = Literal["float32", "bfloat16", "float16"]
-Weights = Literal["float", "float16", "int8", "int4"]
-Attention = Literal["auto", "sdpa", "flashinfer"]
-Eviction = Literal["lru", "lfu", "slru"]
-
-_SHUTDOWN_S = 5
-"""How long open answers may go on after Ctrl-C."""
-
-_BACKLOG = 2048
-"""Connections that may wait to be accepted; uvicorn's own default."""
-
-
-def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]:
-    """Return a callback that refuses what `parse` refuses, with its words."""
-
-    def check(text: str | None) -> str | None:
-        if text is not None:
-            try:
-                parse(text)
-            except ValueError as error:
-                raise typer.BadParameter(str(error)) from error
-        return text
-
-    return check
+    from agentkit_runtime.kv.pins import PinQuota
+    from agentkit_runtime.server.config import ServerConfig
 
 
 def serve(
     model: Model = DEFAULT_MODEL,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8321,
-    slots: Annotated[
-        int | None, typer.Option(min=16, help="KV slots (tokens) in the pool.", show_default="auto")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Compute threads.", show_default="all cores")
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(help="Device of torch, e.g. cpu or cuda:1.", show_default="CUDA if there is"),
-    ] = None,
-    dtype: Annotated[
-        DType | None,
-        typer.Option(
-            help="What is computed in.",
-            show_default="float32 on CPU, bfloat16 on CUDA",
-        ),
-    ] = None,
-    weights: Annotated[
-        Weights | None,
-        typer.Option(
-            help="How weights are stored.",
-            show_default="float16 on x86 CPUs, else as computed",
-        ),
-    ] = None,
-    adapter: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True,
-            file_okay=False,
-            help="Folder of a LoRA adapter in PEFT's format.",
-            show_default="none",
-        ),
-    ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(
-            callback=_parsed(KvFormat.parse),
-            help="Format of stored keys and values: float32, bfloat16, float16, fp8, fp8_e5m2, "
-            "int8 or int4.",
-            show_default="as computed",
-        ),
-    ] = None,
-    attention: Annotated[
-        Attention,
-        typer.Option(help="Which kernels read the KV."),
-    ] = "auto",
-    eviction: Annotated[
-        Eviction,
-        typer.Option(help="Which cached prefixes leave first."),
-    ] = "lru",
-    host_cache: Annotated[
-        str | None,
-        typer.Option(
-            callback=_parsed(parse_bytes),
-            help="Host memory for KV that leaves the pool, e.g. 4GB.",
-            show_default="none; 1GiB with --disk-cache",
-        ),
-    ] = None,
-    disk_cache: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False,
-            help="Folder for KV that outlives the server.",
-            show_default="none",
-        ),
-    ] = None,
-    disk_cache_size: Annotated[
-        str | None,
-        typer.Option(
-            callback=_parsed(parse_bytes),
-            help="Most that --disk-cache may take.",
-            show_default="16GiB",
-        ),
-    ] = None,
+    host: options.Host = "127.0.0.1",
+    port: options.Port = 8321,
+    slots: options.Slots = None,
+    threads: options.Threads = None,
+    device: options.Device = None,
+    dtype: options.DType = None,
+    weights: options.Weights = None,
+    adapter: options.Adapter = None,
+    kv_dtype: options.KvDType = None,
+    attention: options.Attention = "auto",
+    eviction: options.Eviction = "hints",
+    pinned_tokens: options.PinnedTokens = None,
+    all_pinned_tokens: options.AllPinnedTokens = None,
+    host_cache: options.HostCache = None,
+    disk_cache: options.DiskCache = None,
+    disk_cache_size: options.DiskCacheSize = None,
+    keys: options.Keys = None,
+    insecure_open: options.InsecureOpen = False,
+    tls_cert: options.TlsCert = None,
+    tls_key: options.TlsKey = None,
+    cors_origin: options.CorsOrigin = None,
+    namespace_key: options.NamespaceKey = None,
+    max_body: options.MaxBody = "16MiB",
+    max_requests: options.MaxRequests = 1024,
+    max_waiting: options.MaxWaiting = 256,
+    batch_pressure: options.BatchPressure = 0.85,
+    drain: options.Drain = 30.0,
+    metrics_compat: options.MetricsCompat = "vllm",
+    open_metrics: options.OpenMetrics = False,
+    tenant_metrics: options.TenantMetrics = False,
+    otel: options.Otel = False,
+    log_format: options.LogFormat = "text",
+    log_level: options.LogLevel = None,
+    last_requests: options.LastRequests = 512,
 ) -> None:
-    """Serve MODEL with an OpenAI-compatible API."""
+    """Serve MODEL with the APIs of OpenAI and Anthropic.
 
-    def load() -> LocalRuntime:
-        from agentkit_runtime.local import LocalRuntime
+    Without --keys it is for this machine alone: everybody here may use it, nobody else can.
+    """
+    with failures_as_exit_codes():
+        from agentkit_runtime.governing.gate import GateLimits
+        from agentkit_runtime.governing.pressure import PressureLimits
+        from agentkit_runtime.server.access import Access
+        from agentkit_runtime.server.config import ServerConfig
+        from agentkit_runtime.watching.options import WatchOptions
 
         try:
-            return LocalRuntime.load(
-                model,
-                max_slots=slots,
-                threads=threads,
-                device=device,
-                dtype=dtype,
-                weights=weights,
-                adapter=adapter,
-                kv_dtype=kv_dtype,
-                attention=attention,
-                eviction=eviction,
-                host_cache_bytes=None if host_cache is None else parse_bytes(host_cache),
-                disk_cache=disk_cache,
-                disk_cache_bytes=None if disk_cache_size is None else parse_bytes(disk_cache_size),
+            config = ServerConfig(
+                model=model,
+                host=host,
+                port=port,
+                engine={
+                    "max_slots": slots,
+                    "threads": threads,
+                    "device": device,
+                    "dtype": dtype,
+                    "weights": weights,
+                    "adapter": adapter,
+                    "kv_dtype": kv_dtype,
+                    "attention": attention,
+                    "eviction": eviction,
+                    "pin_quota": _pin_quota(pinned_tokens, all_pinned_tokens),
+                    "host_cache_bytes": None if host_cache is None else parse_bytes(host_cache),
+                    "disk_cache": disk_cache,
+                    "disk_cache_bytes": (
+                        None if disk_cache_size is None else parse_bytes(disk_cache_size)
+                    ),
+                },
+                access=Access(
+                    keys=keys,
+                    insecure_open=insecure_open,
+                    cors_origins=tuple(cors_origin or ()),
+                    tls_cert=tls_cert,
+                    tls_key=tls_key,
+                ),
+                namespace_key=namespace_key,
+                limits=GateLimits(
+                    max_requests=max_requests,
+                    batch_pressure=batch_pressure,
+                    pressure=PressureLimits(max_waiting=max_waiting),
+                ),
+                max_body_bytes=parse_bytes(max_body),
+                drain_s=drain,
+                watch=WatchOptions(
+                    metrics_compat=metrics_compat,
+                    open_metrics=open_metrics,
+                    tenant_metrics=tenant_metrics,
+                    otel=otel,
+                    log_format=log_format,
+                    log_level=log_level,
+                    last_requests=last_requests,
+                ),
             )
+            _run(config)
         except RuntimeFault:
             raise
         except ValueError as error:  # e.g. a device that this machine does not have
             raise typer.BadParameter(str(error)) from error
 
-    with failures_as_exit_codes():
-        # Bound first: a taken port must not cost a model load.
-        with _listening_socket(host, port) as listener:
-            _warn_when_open(host)
-            _serve(model, listener, load)
+
+def _run(config: ServerConfig) -> None:
+    from agentkit_runtime.server.run import run
+
+    run(config, say)
 
 
-def _serve(model: str, listener: socket.socket, load: Callable[[], LocalRuntime]) -> None:
-    import uvicorn
+def _pin_quota(per_tenant: int | None, total: int | None) -> PinQuota:
+    from agentkit_runtime.kv.pins import PinQuota
 
-    from agentkit_runtime.api import create_app
-
-    say(f"loading {model} ...")
-    with load() as runtime:
-        ids = dict.fromkeys((runtime.model_label, model))
-        web = create_app(runtime.service, model_ids=tuple(ids))
-        config = uvicorn.Config(web, log_level="warning", timeout_graceful_shutdown=_SHUTDOWN_S)
-        say(str(runtime.pool))
-        say(f"serving {runtime.model_label} at {_url(listener)}/v1 (Ctrl-C stops)")
-        # uvicorn raises the interrupt again after a clean shutdown; here it is the normal end.
-        with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
-    say("stopped")
-
-
-def _listening_socket(host: str, port: int) -> socket.socket:
-    """A bound and listening socket. Raises OSError with a message that names the address."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise OSError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}; choose another --port or "
-            "--host"
-        ) from error
-
-
-def _url(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _warn_when_open(host: str) -> None:
-    if not _is_loopback(host):
-        say(
-            f"warning: listening on {host}, and there is no authentication yet: everyone who can "
-            "reach this address can use the model. Bind to 127.0.0.1 unless that is wanted."
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return PinQuota(per_tenant=per_tenant, total=total)

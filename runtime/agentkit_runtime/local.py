@@ -33,8 +33,8 @@ class LocalRuntime:
         """Take over `loaded`: closing this closes its engine. See `load` for the usual way."""
         self.service = ChatService(loaded, namespace_key=namespace_key)
         """What HTTP front ends are built on."""
-        self._key_folder: Path | None = None
-        """Where the key is kept, if it is that of a disk cache."""
+        self._key_file: Path | None = None
+        """Where the key is kept, if it is."""
 
     @classmethod
     def load(
@@ -56,7 +56,7 @@ class LocalRuntime:
         disk_cache_bytes: int | None = None,
         kv_events: int | None = None,
         scheduler: SchedulerOptions | None = None,
-        namespace_key: bytes | None = None,
+        namespace_key: bytes | Path | None = None,
     ) -> Self:
         """Find (or fetch), load and start a model. Blocks for seconds; a first fetch for minutes.
 
@@ -83,16 +83,21 @@ class LocalRuntime:
             disk_cache_bytes: most bytes of all files in that folder; None is 16 GiB.
             kv_events: how many KV events are kept for routers that replay them; None reports none.
             scheduler: bounds of a step, order and fairness (`sched.options`); None is its defaults.
-            namespace_key: secret that separates tenants; None draws one, or with a disk cache takes
-                the one that is kept there: under another key nothing in it is found again.
+            namespace_key: secret that separates tenants, or the file in which it is kept (made when
+                it is not there); None draws one, or with a disk cache takes the one that is kept
+                there: under another key nothing in it is found again.
 
         Raises:
             ModelNotFound: `spec` names nothing that can be found or fetched.
             UnsupportedModel: the files need something this runtime does not have.
-            ValueError: an option is out of range, or the folder's key is damaged.
-            OSError: the folder can neither be read nor be made.
+            ValueError: an option is out of range, or a key that is kept is damaged.
+            OSError: a folder or a key can neither be read nor be made.
         """
-        from agentkit_runtime.kv.tiers.keys import load_or_create_key
+        from agentkit_runtime.kv.tiers.keys import (
+            key_file,
+            load_or_create_key,
+            load_or_create_key_file,
+        )
         from agentkit_runtime.load import EngineOptions, load_engine
         from agentkit_runtime.sched.options import SchedulerOptions
 
@@ -114,11 +119,15 @@ class LocalRuntime:
             kv_events=kv_events,
             scheduler=scheduler or SchedulerOptions(),
         )
-        key_folder = folder if namespace_key is None else None
-        if key_folder is not None:
-            namespace_key = load_or_create_key(key_folder)
+        kept: Path | None = None
+        if isinstance(namespace_key, Path):
+            kept = namespace_key.expanduser()
+            namespace_key = load_or_create_key_file(kept)
+        elif namespace_key is None and folder is not None:
+            kept = key_file(folder)
+            namespace_key = load_or_create_key(folder)
         runtime = cls(load_engine(spec, options), namespace_key=namespace_key)
-        runtime._key_folder = key_folder
+        runtime._key_file = kept
         return runtime
 
     @property
@@ -159,13 +168,13 @@ class LocalRuntime:
         All caches start cold; what lies on disk under the old key is never found again.
 
         Raises:
-            ValueError: the key is too short; beside a disk cache it has exactly 32 bytes.
-            OSError: it cannot be kept beside the disk cache; then nothing has changed.
+            ValueError: the key is too short; one that is kept has exactly 32 bytes.
+            OSError: it cannot be kept; then nothing has changed.
         """
         from agentkit_runtime.kv.tiers.keys import replace_key
 
-        if self._key_folder is not None:
-            replace_key(self._key_folder, key)
+        if self._key_file is not None:
+            replace_key(self._key_file, key)
         self.service.rotate_namespace_key(key)
 
     def stats(self) -> CoreStats:

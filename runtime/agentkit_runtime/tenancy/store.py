@@ -117,7 +117,7 @@ class KeyStore:
         with self._changing() as db:
             return _insert(db, roles, tenant, name, now_s, expires_s)
 
-    def keys(self) -> list[KeyRecord]:
+    def records(self) -> list[KeyRecord]:
         """All keys, oldest first."""
         with self._asked():
             found = self._db.execute(f"SELECT {_COLUMNS} FROM keys ORDER BY created_s, rowid")

@@ -14,13 +14,20 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from agentkit_runtime import cli, cli_serve
+from agentkit_runtime import cli, cli_serve_options
 from agentkit_runtime.attention.select import ATTENTION_NAMES
 from agentkit_runtime.errors import ModelNotFound
+from agentkit_runtime.governing.gate import GateLimits
+from agentkit_runtime.governing.pressure import PressureLimits
+from agentkit_runtime.kv.pins import PinQuota
 from agentkit_runtime.kv.policy import PolicyName
 from agentkit_runtime.load import DType
 from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.model.linear import WeightFormat
+from agentkit_runtime.server import run as run_module
+from agentkit_runtime.server.access import Access
+from agentkit_runtime.server.config import ServerConfig
+from agentkit_runtime.watching.options import Compat, LogFormat, LogLevel, WatchOptions
 from tests.runtime.service.scripted import BOUND_S
 
 ROOT = Path(__file__).parents[3]
@@ -58,10 +65,13 @@ def test_help_needs_no_torch() -> None:
 
 
 def test_the_choices_are_those_of_the_runtime() -> None:
-    assert get_args(cli_serve.DType) == get_args(DType)
-    assert set(get_args(cli_serve.Weights)) == set(WeightFormat)
-    assert get_args(cli_serve.Attention) == ATTENTION_NAMES
-    assert {*get_args(cli_serve.Eviction), "hints"} == set(get_args(PolicyName))
+    assert get_args(cli_serve_options.DTypeName) == get_args(DType)
+    assert set(get_args(cli_serve_options.WeightsName)) == set(WeightFormat)
+    assert get_args(cli_serve_options.AttentionName) == ATTENTION_NAMES
+    assert set(get_args(cli_serve_options.EvictionName)) == set(get_args(PolicyName))
+    assert get_args(cli_serve_options.CompatName) == get_args(Compat)
+    assert get_args(cli_serve_options.LogFormatName) == get_args(LogFormat)
+    assert get_args(cli_serve_options.LogLevelName) == get_args(LogLevel)
 
 
 def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,6 +87,7 @@ def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_p
         *("--dtype", "bfloat16", "--weights", "int8", "--adapter", str(tmp_path)),
         *("--kv-dtype", "fp8", "--attention", "sdpa", "--eviction", "slru"),
         *("--host-cache", "2kB", "--disk-cache", str(tmp_path), "--disk-cache-size", "3KiB"),
+        *("--pinned-tokens", "5", "--all-pinned-tokens", "9", "--namespace-key", "n.key"),
     )
 
     assert loaded == {
@@ -93,7 +104,50 @@ def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_p
         "host_cache_bytes": 2_000,
         "disk_cache": tmp_path,
         "disk_cache_bytes": 3_072,
+        "pin_quota": PinQuota(per_tenant=5, total=9),
+        "namespace_key": Path("n.key"),
     }
+
+
+def test_every_other_option_reaches_the_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    served: list[ServerConfig] = []
+    monkeypatch.setattr(run_module, "run", lambda config, say: served.append(config))
+    files = {name: tmp_path / name for name in ("keys.db", "cert.pem", "key.pem")}
+
+    code, text = run(
+        *("serve", "m", "--host", "0.0.0.0", "--port", "80", "--keys", str(files["keys.db"])),
+        *("--tls-cert", str(files["cert.pem"]), "--tls-key", str(files["key.pem"])),
+        *("--cors-origin", "https://a.example", "--cors-origin", "http://b.example:81"),
+        *("--max-body", "1MiB", "--max-requests", "7", "--max-waiting", "5"),
+        *("--batch-pressure", "0.5", "--drain", "3", "--metrics-compat", "sglang"),
+        *("--open-metrics", "--tenant-metrics", "--otel", "--log-format", "json"),
+        *("--log-level", "error", "--last-requests", "10"),
+    )
+
+    assert code == 0, text
+    (config,) = served
+    assert (config.model, config.host, config.port) == ("m", "0.0.0.0", 80)
+    assert config.access == Access(
+        keys=files["keys.db"],
+        cors_origins=("https://a.example", "http://b.example:81"),
+        tls_cert=files["cert.pem"],
+        tls_key=files["key.pem"],
+    )
+    assert config.limits == GateLimits(
+        max_requests=7, batch_pressure=0.5, pressure=PressureLimits(max_waiting=5)
+    )
+    assert (config.max_body_bytes, config.drain_s) == (1024 * 1024, 3.0)
+    assert config.watch == WatchOptions(
+        metrics_compat="sglang",
+        open_metrics=True,
+        tenant_metrics=True,
+        otel=True,
+        log_format="json",
+        log_level="error",
+        last_requests=10,
+    )
 
 
 @pytest.mark.parametrize("command", ["serve", "pull"])
@@ -119,12 +173,23 @@ def test_a_taken_port_is_said_before_the_model_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "warns"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True)]
+    ("host", "refused"),
+    [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True), ("::", True), ("box", True)],
 )
-def test_an_address_that_others_can_reach_is_warned_about(host: str, warns: bool) -> None:
-    _, text = run("serve", "/no/such/model.gguf", "--port", "0", "--host", host)
+def test_without_keys_it_listens_where_only_this_machine_reaches_it(
+    host: str, refused: bool
+) -> None:
+    code, text = run("serve", "/no/such/model.gguf", "--port", "0", "--host", host)
 
-    assert ("there is no authentication yet" in text) == warns
+    assert code == (2 if refused else 1)
+    assert ("--keys FILE" in text and "--insecure-open" in text) == refused
+
+
+def test_it_can_be_opened_to_everybody_in_so_many_words() -> None:
+    code, text = run("serve", "/no/model", "--port", "0", "--host", "0.0.0.0", "--insecure-open")
+
+    assert code == 1
+    assert "cannot be found" in text or "/no/model" in text
 
 
 @pytest.mark.parametrize(
@@ -139,7 +204,13 @@ def test_an_address_that_others_can_reach_is_warned_about(host: str, warns: bool
         ("--weights", "int3"),
         ("--dtype", "int8"),
         ("--attention", "none"),
-        ("--eviction", "hints"),
+        ("--eviction", "belady"),
+        ("--tls-cert", "cert.pem"),
+        ("--cors-origin", "*"),
+        ("--cors-origin", "https://a.example/path"),
+        ("--keys", "k.db", "--insecure-open"),
+        ("--max-body", "much"),
+        ("--batch-pressure", "1.5"),
         ("--adapter", "/no/such/folder"),
         ("--port", "0", "--device", "abacus"),
         ("--nonsense",),

@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from agentkit_runtime.kv.tiers.keys import KEY_BYTES, load_or_create_key, replace_key
+from agentkit_runtime.kv.tiers.keys import (
+    KEY_BYTES,
+    key_file,
+    load_or_create_key,
+    load_or_create_key_file,
+    replace_key,
+)
 
 
 def test_a_key_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:
@@ -71,7 +77,7 @@ def test_all_who_start_at_once_get_the_same_key(
 
 def test_a_new_key_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     load_or_create_key(tmp_path)
-    replace_key(tmp_path, b"k" * KEY_BYTES)
+    replace_key(key_file(tmp_path), b"k" * KEY_BYTES)
     assert load_or_create_key(tmp_path) == b"k" * KEY_BYTES
     assert [path.name for path in tmp_path.iterdir()] == ["namespace.key"]
 
@@ -79,10 +85,19 @@ def test_a_new_key_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
 def test_a_key_of_another_length_is_refused_and_the_old_one_stays(tmp_path: Path) -> None:
     key = load_or_create_key(tmp_path)
     with pytest.raises(ValueError, match="must have 32 bytes, got 5"):
-        replace_key(tmp_path, b"short")
+        replace_key(key_file(tmp_path), b"short")
     assert load_or_create_key(tmp_path) == key
 
 
 def test_a_folder_that_cannot_be_made_says_which_setting_is_wrong() -> None:
     with pytest.raises(OSError, match=r"disk_cache cannot be used .*: '/proc/x'"):
         load_or_create_key(Path("/proc/x"))
+
+
+def test_a_key_can_be_kept_in_a_file_of_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "secrets" / "tenants.key"
+    key = load_or_create_key_file(path)
+
+    assert load_or_create_key_file(path) == key
+    assert [file.name for file in path.parent.iterdir()] == ["tenants.key"]
+    assert path.stat().st_mode & 0o777 == 0o600

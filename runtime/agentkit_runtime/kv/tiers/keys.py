@@ -1,4 +1,4 @@
-"""The key that names namespaces, kept beside the disk tier.
+"""The key that names namespaces, kept beside the disk tier or where the operator says.
 
 What is on disk is found again after a restart only when namespaces get the same names, so the key
 must be the same. It is no more secret than the blocks: who can read the folder can read both.
@@ -27,25 +27,31 @@ def load_or_create_key(folder: Path) -> bytes:
         ValueError: the file is not a key.
         OSError: it can neither be read nor be made.
     """
-    path = folder / _NAME
+    try:
+        return load_or_create_key_file(key_file(folder))
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def load_or_create_key_file(path: Path) -> bytes:
+    """The key in the file `path`. As `load_or_create_key`."""
     try:
         return _load(path)
     except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _written(folder, secrets.token_bytes(KEY_BYTES)) as part:
-            with suppress(FileExistsError):  # another process was faster: its key counts
-                os.link(part, path)
-    except OSError as error:
-        raise _unusable(folder, error) from error
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _written(path, secrets.token_bytes(KEY_BYTES)) as part:
+        with suppress(FileExistsError):  # another process was faster: its key counts
+            os.link(part, path)
     return _load(path)
 
 
-def replace_key(folder: Path, key: bytes) -> None:
-    """Keep another key in `folder`. Blocks that lie there are not found under it.
+def key_file(folder: Path) -> Path:
+    """Where the key of a disk tier in `folder` is kept."""
+    return folder / _NAME
+
+
+def replace_key(path: Path, key: bytes) -> None:
+    """Keep another key in the file `path`. Blocks on disk are not found under it.
 
     Raises:
         ValueError: it is not of the right length.
@@ -53,17 +59,17 @@ def replace_key(folder: Path, key: bytes) -> None:
     """
     if len(key) != KEY_BYTES:
         raise ValueError(
-            f"beside a disk cache the key must have {KEY_BYTES} bytes, got {len(key)}; "
+            f"a key that is kept must have {KEY_BYTES} bytes, got {len(key)}; "
             f"use secrets.token_bytes({KEY_BYTES})"
         )
-    with _written(folder, key) as part:
-        os.replace(part, folder / _NAME)
+    with _written(path, key) as part:
+        os.replace(part, path)
 
 
 @contextmanager
-def _written(folder: Path, key: bytes) -> Iterator[Path]:
+def _written(path: Path, key: bytes) -> Iterator[Path]:
     """A file with the key, on the disk, under a name of its own; gone afterwards unless moved."""
-    part = folder / f"{_NAME}.{secrets.token_hex(8)}"
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     try:
         with open(part, "xb", opener=private) as file:
             file.write(key)

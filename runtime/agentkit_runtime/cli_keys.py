@@ -1,0 +1,269 @@
+"""`agentkit-runtime keys`: who may use a server, and how much. Running servers see it at once."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from agentkit_runtime.cli_failures import failures_as_exit_codes, say
+from agentkit_runtime.cli_serve_options import parsed
+
+if TYPE_CHECKING:
+    from agentkit_runtime.tenancy.records import KeyRecord, NewKey
+
+keys = typer.Typer(
+    help="API keys and limits of tenants. A running server sees each change at once.",
+    no_args_is_help=True,
+)
+
+PriorityName = Literal["batch", "normal", "interactive"]
+
+
+class RoleName(enum.StrEnum):
+    """`api.caller.Role`; typer takes no lists of a Literal."""
+
+    USER = "user"
+    ADMIN = "admin"
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a text such as 90d, 24h or 30m. Raises ValueError for others."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"a duration is a number and one of s, m, h, d, w, as in 90d; got {text!r}"
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+Store = Annotated[
+    Path,
+    typer.Option("--keys", help="The key store.", envvar="AGENTKIT_RUNTIME_KEYS", dir_okay=False),
+]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="As `keys list` shows it: key_...")]
+
+
+@keys.command()
+def add(
+    store: Store,
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose key it is: what a team or a customer is called.")
+    ] = None,
+    role: Annotated[
+        list[RoleName],
+        typer.Option(
+            help="user asks the model as --tenant; admin steers the server and sees how all "
+            "tenants use it. May be given twice."
+        ),
+    ] = [RoleName.USER],  # noqa: B006  (typer copies it)
+    name: Annotated[str, typer.Option(help="What it is for, as a reminder.")] = "",
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            help="It ends after this time, e.g. 90d.",
+            callback=parsed(parse_duration),
+            show_default="never",
+        ),
+    ] = None,
+) -> None:
+    """Make a key and print it. It is shown this once: the store keeps only its hash.
+
+    The store is made when it is not there.
+    """
+    from agentkit_runtime.tenancy.store import KeyStore
+
+    with failures_as_exit_codes(), KeyStore(store, create=True) as opened:
+        now_s = time.time()
+        try:
+            made = opened.add(
+                roles=frozenset(one.value for one in role),
+                tenant=tenant,
+                name=name,
+                now_s=now_s,
+                expires_s=None if expires is None else now_s + parse_duration(expires),
+            )
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        _hand_over(made)
+
+
+@keys.command("list")
+def list_keys(
+    store: Store,
+    ended: Annotated[
+        bool, typer.Option("--all", help="Also keys that have expired or were revoked.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+) -> None:
+    """List keys: how each begins, whose it is, when it was used, when it ends."""
+    from agentkit_runtime.tenancy.store import KeyStore
+
+    with failures_as_exit_codes(), KeyStore(store) as opened:
+        now_s = time.time()
+        found = [key for key in opened.records() if ended or key.state(now_s) == "active"]
+    if as_json:
+        typer.echo(json.dumps([_document(key, now_s) for key in found], indent=2))
+        return
+    for line in _table([_row(key, now_s) for key in found]):
+        typer.echo(line)
+
+
+@keys.command()
+def revoke(store: Store, key_id: KeyId) -> None:
+    """End a key now. Requests that are being answered go on to their end."""
+    from agentkit_runtime.tenancy.store import KeyStore
+
+    with failures_as_exit_codes(), KeyStore(store) as opened:
+        ended = opened.revoke(key_id, now_s=time.time())
+        say(f"{ended.id} ({ended.shown}...) is revoked")
+
+
+@keys.command()
+def rotate(
+    store: Store,
+    key_id: KeyId,
+    overlap: Annotated[
+        str,
+        typer.Option(help="How long the old key goes on to work.", callback=parsed(parse_duration)),
+    ] = "24h",
+) -> None:
+    """Make a key that may do what another may, and print it; the other one ends after --overlap."""
+    from agentkit_runtime.tenancy.store import KeyStore
+
+    with failures_as_exit_codes(), KeyStore(store) as opened:
+        made = opened.rotate(key_id, overlap_s=parse_duration(overlap), now_s=time.time())
+        _hand_over(made)
+        say(f"{key_id} ends in {overlap}")
+
+
+def _limit(help: str) -> Any:
+    return typer.Option(
+        help=help, callback=parsed(_count), show_default="as it is", metavar="N|none"
+    )
+
+
+def _count(text: str) -> int | None:
+    """A limit as it is written: a whole number, or none."""
+    if text == "none":
+        return None
+    if not text.isdecimal():
+        raise ValueError(f"a limit is a whole number, or none; got {text!r}")
+    return int(text)
+
+
+@keys.command()
+def limits(
+    store: Store,
+    tenant: Annotated[str, typer.Argument(help="The tenant; all its keys together.")],
+    requests_per_minute: Annotated[str | None, _limit("Requests a minute.")] = None,
+    tokens_per_minute: Annotated[str | None, _limit("Computed tokens a minute.")] = None,
+    tokens_per_month: Annotated[str | None, _limit("Computed tokens a calendar month.")] = None,
+    concurrent_requests: Annotated[str | None, _limit("Answers at a time.")] = None,
+    max_tokens: Annotated[str | None, _limit("Generated tokens of an answer.")] = None,
+    pinned_tokens: Annotated[
+        str | None, _limit("Tokens in pins; none leaves it to the server's --pinned-tokens.")
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the model when several tenants wait; others have 1.",
+            show_default="as it is",
+        ),
+    ] = None,
+    max_priority: Annotated[
+        PriorityName | None,
+        typer.Option(help="Highest class of its requests.", show_default="as it is"),
+    ] = None,
+) -> None:
+    """Set limits of a tenant; those that are not named stay. Print all of them.
+
+    Computed tokens are prompt tokens that were not cached, and generated ones.
+    """
+    counts = {
+        "requests_per_minute": requests_per_minute,
+        "tokens_per_minute": tokens_per_minute,
+        "tokens_per_month": tokens_per_month,
+        "concurrent_requests": concurrent_requests,
+        "max_tokens": max_tokens,
+        "pinned_tokens": pinned_tokens,
+    }
+    changes: dict[str, object] = {
+        name: _count(text) for name, text in counts.items() if text is not None
+    }
+    others = {"weight": weight, "max_priority": max_priority}
+    changes |= {name: value for name, value in others.items() if value is not None}
+    for name, value in _changed_terms(store, tenant, changes).items():
+        typer.echo(f"{name:<20} {'none' if value is None else value}")
+
+
+def _changed_terms(path: Path, tenant: str, changes: dict[str, object]) -> dict[str, object]:
+    """A tenant's terms after these changes, and what it has spent."""
+    from pydantic import ValidationError
+
+    from agentkit_runtime.tenancy.store import KeyStore
+    from agentkit_runtime.tenancy.terms import Terms
+
+    with failures_as_exit_codes(), KeyStore(path) as opened:
+        try:
+            terms = opened.terms(tenant)
+            if changes:
+                terms = Terms.model_validate(terms.model_dump() | changes)
+                opened.set_terms(tenant, terms)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        spent = opened.spent(time.strftime("%Y-%m", time.gmtime())).get(tenant, 0)
+    return {**terms.model_dump(), "spent this month": spent}
+
+
+def _hand_over(made: NewKey) -> None:
+    """The key alone on stdout, for scripts; what people want to know on stderr."""
+    record = made.record
+    whose = "no tenant" if record.tenant is None else f"tenant {record.tenant}"
+    say(f"{record.id}: {' and '.join(sorted(record.roles))}, {whose}. It is shown this once:")
+    typer.echo(made.key)
+
+
+def _document(key: KeyRecord, now_s: float) -> dict[str, object]:
+    return {
+        "id": key.id,
+        "begins": key.shown,
+        "state": key.state(now_s),
+        "roles": sorted(key.roles),
+        "tenant": key.tenant,
+        "name": key.name,
+        "created": _time(key.created_s),
+        "used": _time(key.used_s),
+        "expires": _time(key.expires_s),
+    }
+
+
+def _row(key: KeyRecord, now_s: float) -> list[str]:
+    document = _document(key, now_s) | {"roles": "+".join(sorted(key.roles))}
+    return ["-" if value in (None, "") else str(value) for value in document.values()]
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    heads = ["ID", "BEGINS", "STATE", "ROLES", "TENANT", "NAME", "CREATED", "USED", "EXPIRES"]
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (heads, *rows)
+    ]
+
+
+def _time(seconds: float | None) -> str | None:
+    """A time in UTC, to the minute."""
+    return None if seconds is None else time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(seconds))

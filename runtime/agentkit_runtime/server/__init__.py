@@ -1,0 +1,8 @@
+"""A model behind HTTP: what `agentkit-runtime serve` runs.
+
+config   all that can be set, as one value
+access   who may reach the server: loopback, keys, origins, TLS
+parts    the parts of a server put together: gates, keys, watchers, endpoints
+warm_up  the first request, before anybody's
+run      listens, loads, serves, drains
+"""
