@@ -305,9 +305,26 @@ class ChatService:
             callable_names=callable_names(request),
         )
 
+    def ids_of_text(self, text: str, *, tenant: str, with_bos: bool = True) -> tuple[int, ...]:
+        """Ids of a prompt without a template. The texts of special tokens are these tokens.
+
+        `with_bos` begins with BOS where the model wants it and the text has none. Blocks, like
+        `prepare`.
+
+        Raises:
+            PromptTooLong: it cannot fit, whatever its ids are.
+        """
+        tokenizer = self._loaded.tokenizer
+        self._check_bytes(len(text.encode("utf-8")))
+        ids = tokenizer.encode_rendered(text, None, tenant=tenant)
+        bos = tokenizer.encode_prompt("") if with_bos else []
+        return tuple(ids if ids[: len(bos)] == bos else [*bos, *ids])
+
     def _check_size(self, request: ChatRequest) -> None:
         """Refuse what cannot fit whatever its tokens are, before the work of rendering it."""
-        n_bytes = content_bytes(request.messages)
+        self._check_bytes(content_bytes(request.messages))
+
+    def _check_bytes(self, n_bytes: int) -> None:
         n_least = n_bytes // self._loaded.tokenizer.longest_token_bytes
         if n_least >= self.context_tokens:
             raise PromptTooLong(n_least, self.context_tokens - 1, at_least=True)

@@ -25,6 +25,7 @@ from agentkit_runtime.api.health import PATHS as OPEN_PATHS
 from agentkit_runtime.api.health import health_routes
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
 from agentkit_runtime.api.site import Site
+from agentkit_runtime.api.tokens import TokenRoutes
 from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.governing.lifecycle import Lifecycle
 
@@ -80,6 +81,7 @@ def create_app(
     _install_error_handlers(app)
     app.include_router(AnthropicRoutes(site).router)  # first: its /v1/models has a header to tell
     app.include_router(OpenAiRoutes(site).router)
+    app.include_router(TokenRoutes(site).router)
     for group in more:
         app.include_router(group(site))
     app.include_router(health_routes(site, lifecycle or Lifecycle("ready")))

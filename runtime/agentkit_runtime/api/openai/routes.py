@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.openai.completions.routes import CompletionRoutes
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.documented import FAILURES, answers
 from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
@@ -42,6 +43,7 @@ class OpenAiRoutes:
         )
         self.responses = ResponseRoutes(site)
         self.router.include_router(self.responses.router)
+        self.router.include_router(CompletionRoutes(site).router)
         self._add_get("/models", self.list_models)
         self._add_get("/models/{model_id:path}", self.get_model)
 

@@ -1,0 +1,147 @@
+"""Endpoints of the Completions API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.caller import require_user
+from agentkit_runtime.api.openai.completions.encode import TextChunks, encode_text_completion
+from agentkit_runtime.api.openai.completions.prompts import RawPrompt, decode
+from agentkit_runtime.api.openai.completions.request import CompletionBody
+from agentkit_runtime.api.openai.documented import answers
+from agentkit_runtime.api.openai.encode import Heading
+from agentkit_runtime.api.site import Site, new_id
+from agentkit_runtime.api.sse import (
+    CLIENT_GONE_STATUS,
+    DONE,
+    ClientGone,
+    EventStream,
+    event,
+    while_connected,
+)
+from agentkit_runtime.chat import ChatEvent, ChatRequest
+
+
+class CompletionRoutes:
+    """The routes, bound to one server."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self.router = APIRouter(prefix="/completions")
+        self.router.add_api_route(
+            "",
+            self.create_completion,
+            methods=["POST"],
+            response_model=None,
+            responses=answers(streamed=True),
+        )
+
+    async def create_completion(self, body: CompletionBody, request: Request) -> Response:
+        """Continue prompts, streamed or whole. Ends at once when the client disconnects."""
+        site = self._site
+        site.check_model(body.model)
+        heading = Heading(
+            id=new_id("cmpl-"),
+            created_s=int(site.clock()),
+            model=site.model,
+            fingerprint=site.service.fingerprint,
+        )
+        n, tenant = body.n or 1, require_user(request).tenant
+        prepared = await asyncio.to_thread(
+            decode, body, site.service, tenant=tenant, request_id=heading.id
+        )
+        prompts, chats = [prompt for prompt, _ in prepared], [chat for _, chat in prepared]
+        echoed = [_front(prompt, body) for prompt in prompts]
+        if body.stream:
+            chunks = TextChunks(
+                heading=heading,
+                n_per_prompt=n,
+                echoed=echoed,
+                include_usage=body.stream_options is not None and body.stream_options.include_usage,
+            )
+            opened = await self._open(request, chats, heading.id, n)
+            return EventStream(_events(opened, chunks), on_close=lambda: _close(opened))
+
+        async def work() -> Response:
+            opened = await self._open(request, chats, heading.id, n)
+            try:
+                found = await asyncio.gather(*(answer.collect() for answer in opened))
+            finally:
+                _close(opened)
+            return JSONResponse(encode_text_completion(heading, found, echoed))
+
+        try:
+            return await while_connected(request.receive, work())
+        except ClientGone:
+            return Response(status_code=CLIENT_GONE_STATUS)
+
+    async def _open(
+        self, request: Request, chats: Sequence[ChatRequest], id: str, n: int
+    ) -> list[Answer]:
+        """All of them, or none."""
+        opened: list[Answer] = []
+        try:
+            for chat in chats:
+                answer = await self._site.open(request, chat, id=id, n=n)
+                opened.append(answer)
+        except BaseException:
+            _close(opened)
+            raise
+        return opened
+
+
+def _front(prompt: RawPrompt, body: CompletionBody) -> str:
+    return prompt.text if body.echo else ""
+
+
+def _close(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        answer.close()
+
+
+async def _events(opened: Sequence[Answer], chunks: TextChunks) -> AsyncIterator[bytes]:
+    async with aclosing(_merged(opened)) as events:
+        async for prompt, answer, found in events:
+            for document in chunks.encode(prompt, answer, found):
+                yield event(document)
+    yield DONE
+
+
+async def _merged(opened: Sequence[Answer]) -> AsyncGenerator[tuple[int, int, ChatEvent], None]:
+    """The events of several prompts' answers as they come, with both ranks."""
+    if len(opened) == 1:
+        async with aclosing(opened[0].events()) as events:
+            async for answer, found in events:
+                yield 0, answer, found
+        return
+    queue: asyncio.Queue[tuple[int, int, ChatEvent] | None] = asyncio.Queue()
+
+    async def pump(prompt: int) -> None:
+        try:
+            async with aclosing(opened[prompt].events()) as events:
+                async for answer, found in events:
+                    queue.put_nowait((prompt, answer, found))
+        finally:
+            queue.put_nowait(None)
+
+    tasks = [asyncio.ensure_future(pump(prompt)) for prompt in range(len(opened))]
+    try:
+        n_open = len(opened)
+        while n_open:
+            item = await queue.get()
+            if item is None:
+                n_open -= 1
+            else:
+                yield item
+        for task in tasks:
+            await task  # raises what its answer raised
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
