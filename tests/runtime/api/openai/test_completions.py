@@ -147,10 +147,10 @@ def test_what_cannot_be_honoured_is_refused_by_name(
 
 
 def test_a_bias_forbids_a_token_and_the_end_can_be_ignored(served: Served) -> None:
-    (end,) = tokens(served, "<|im_end|>")
+    end, other = tokens(served, "<|im_end|> more")
     usual = answered(served)
     n_tokens = usual.usage.completion_tokens  # type: ignore[union-attr]
-    forbidden = answered(served, logit_bias={str(end): -100}, max_tokens=n_tokens)
+    forbidden = answered(served, logit_bias={str(end): -100, str(other): 50}, max_tokens=n_tokens)
     ignored = answered(served, ignore_eos=True, max_tokens=n_tokens)
 
     assert usual.choices[0].finish_reason == "stop"
