@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agentkit_runtime.api.anthropic.blocks import Placed, decode_blocks, placed_blocks, texts_of
+from agentkit_runtime.api.anthropic.blocks import Placed, decode_blocks, placed_blocks, text_of
 from agentkit_runtime.api.anthropic.marked import Mark, marks_of
 from agentkit_runtime.api.anthropic.order import check_order
 from agentkit_runtime.api.anthropic.request import ConversationBody, MessagesBody, Ttl
@@ -30,6 +30,10 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "thread": (),
 }
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
+
+_FOR_THE_SENDER = "x-anthropic-billing-header:"
+"""A coding agent's first system block that begins so says who pays. It is another text in each
+session, is not meant for the model, and in front of all else it would leave nothing to share."""
 
 _HARMLESS_EDIT = "clear_thinking_"
 """What thinking of earlier turns the model sees is the chat template's matter in any case."""
@@ -94,8 +98,14 @@ def _system(body: ConversationBody, n_blocks: int | None) -> tuple[ChatMessage, 
     system = body.system
     if not system:
         return ()
-    text = texts_of(system if isinstance(system, str) else system[:n_blocks], "system")
-    return (ChatMessage(role="system", content=text),)
+    if isinstance(system, str):
+        return (ChatMessage(role="system", content=system),)
+    shown = [
+        text_of(block, f"system[{n}]")
+        for n, block in enumerate(system[:n_blocks])
+        if not (block.text or "").startswith(_FOR_THE_SENDER)
+    ]
+    return (ChatMessage(role="system", content="\n".join(shown)),) if shown else ()
 
 
 def _front(body: ConversationBody, chat: ChatRequest, placed: list[Placed], mark: Mark) -> Front:
