@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agentkit_runtime.watching.record import RequestRecord
+from agentkit_runtime.kv.ghosts import Cause
+from agentkit_runtime.watching.record import Finish, RequestRecord, Temperature
 
 FIRST_TOKEN_BUCKETS: Final = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
@@ -79,6 +80,7 @@ class RequestMetrics:
         self._failed = self._counter("requests_failed", "Requests that broke.", ("code",))
         self._tenants = _TenantMetrics(registry, model) if by_tenant else None
         self._codes: set[str] = set()
+        self._begin_at_zero()
 
     def add(self, record: RequestRecord) -> None:
         """Count a request that is over."""
@@ -95,13 +97,22 @@ class RequestMetrics:
         if record.queue_s is not None and record.prefill_s is not None:
             self._add_engine_times(record, record.queue_s, record.prefill_s)
         if record.missed is not None:
-            self._missed.labels(model, record.missed.replace(" ", "_")).inc()
+            self._missed.labels(model, _label(record.missed)).inc()
         if self._tenants is not None:
             self._tenants.add(record)
 
     def gap(self, seconds: float) -> None:
         """Count the time between two pieces of an answer."""
         self._gap.observe(seconds)
+
+    def _begin_at_zero(self) -> None:
+        """Else the first of a kind would be no increase, and alerts would not see it."""
+        for reason in get_args(Finish):
+            self._ended.labels(self._model, reason)
+        for cause in get_args(Cause):
+            self._missed.labels(self._model, _label(cause))
+        for temperature in get_args(Temperature):
+            self._first.labels(self._model, temperature)
 
     def _add_engine_times(self, record: RequestRecord, queue_s: float, prefill_s: float) -> None:
         self._whole.observe(record.seconds)
@@ -178,6 +189,10 @@ class _TenantMetrics:
         self._prompt.labels(*labels).inc(record.prompt_tokens)
         self._cached.labels(*labels).inc(record.cached_tokens)
         self._completion.labels(*labels).inc(record.completion_tokens)
+
+
+def _label(cause: Cause) -> str:
+    return cause.replace(" ", "_")
 
 
 def bounded(value: str, known: set[str]) -> str:

@@ -14,6 +14,9 @@ refused  it never ran: a limit, a deadline of admission, or a request that canno
 failed   it began and broke
 """
 
+Finish = Literal["stop", "length", "tool_calls", "abort", "error"]
+"""Why an answer ended."""
+
 Temperature = Literal["hit", "miss", "unknown"]
 """Whether at least half of a prompt was read from the cache. Unknown: it never came to its end."""
 
@@ -37,8 +40,8 @@ class RequestRecord:
     """The HTTP status; 499 where the client went away."""
     code: str | None
     """Of the failure, as clients see it."""
-    finish: tuple[str, ...]
-    """Why each answer ended; `abort` for those that were cut off."""
+    finish: tuple[Finish, ...]
+    """Why each answer ended; where one was cut off: `abort`, or `error` if the request failed."""
     seconds: float
     """From the request's arrival at the server's gate to its end."""
     ttft_s: float | None

@@ -13,6 +13,7 @@ status Development). Nothing that was said is recorded.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
     from opentelemetry.util.types import AttributeValue
 
+_LOG = logging.getLogger(__name__)
+
 OPERATIONS: Final = {
     "/v1/chat/completions": "chat",
     "/v1/responses": "chat",
@@ -50,6 +53,13 @@ class Tracing:
 
     def __init__(self, model: str, tracer_provider: TracerProvider | None = None) -> None:
         """`tracer_provider` takes the spans; by default the process's own."""
+        if tracer_provider is None and isinstance(
+            trace.get_tracer_provider(), trace.ProxyTracerProvider
+        ):
+            _LOG.warning(
+                "requests are traced, but no tracer provider is set up, so the spans go nowhere; "
+                "start the server with opentelemetry-instrument"
+            )
         self._model = model
         self._tracer = trace.get_tracer("agentkit_runtime", tracer_provider=tracer_provider)
 

@@ -13,7 +13,7 @@ from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.ghosts import Cause
 from agentkit_runtime.types import RequestStats
 from agentkit_runtime.watching.exchange import current_exchange
-from agentkit_runtime.watching.record import Outcome, RequestRecord
+from agentkit_runtime.watching.record import Finish, Outcome, RequestRecord
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
@@ -125,11 +125,12 @@ class RequestWatch:
             return "failed" if began else "refused", failure.status, failure.code
         return "failed", 500, "internal_error"
 
-    def _finish(self, outcome: Outcome) -> tuple[str, ...]:
+    def _finish(self, outcome: Outcome) -> tuple[Finish, ...]:
         if outcome == "refused":
             return ()
         ends = (self._ends.get(index) for index in range(self._asked.n))
-        return tuple("abort" if end is None else end.reason for end in ends)
+        cut_off: Finish = "error" if outcome == "failed" else "abort"
+        return tuple(cut_off if end is None else end.reason for end in ends)
 
     def _first_end(self) -> ChatFinished:
         return self._ends[min(self._ends)]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from agentkit_runtime.api import create_app
-from agentkit_runtime.api.caller import Authenticator
+from agentkit_runtime.api.caller import Authenticator, Caller
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
@@ -99,3 +100,20 @@ def watched(watched_server: MakeWatched) -> Iterator[Watched]:
     """One for a whole module."""
     with watched_server(WatchOptions(tenant_metrics=True)) as server:
         yield server
+
+
+class Keys:
+    """Two tenants and an operator. `Authorization: Bearer sk-<tenant>`."""
+
+    def authenticate(self, headers: Mapping[str, str]) -> Caller:
+        name = headers.get("authorization", "").removeprefix("Bearer sk-")
+        if name == "admin":
+            return Caller(tenant="operator", roles=frozenset({"admin"}), key_id="key_admin")
+        if name in ("red", "blue"):
+            return Caller(tenant=name, key_id=f"key_{name}")
+        raise ApiError("an API key is needed", status=401, code="invalid_api_key")
+
+
+def as_(name: str) -> dict[str, str]:
+    """Headers of one of them."""
+    return {"authorization": f"Bearer sk-{name}"}

@@ -35,35 +35,26 @@ class Numbers:
 
 
 def test_hits_and_misses_are_told_apart(watched: Watched) -> None:
+    watched.chat("hello")
     before = Numbers(watched)
-    watched.chat("hello there, this is said for the first time")
-    watched.chat("hello there, this is said for the first time")
+    watched.chat("hello there! " * 40)
+    watched.chat("hello there! " * 40)
     after = Numbers(watched)
 
     def grown(name: str, **labels: str) -> float:
-        return after(name, **labels) - (
-            before(name, **labels) if name in before.text and _has(before, name, labels) else 0
-        )
+        return after(name, **labels) - before(name, **labels)
 
     assert grown("agentkit_time_to_first_token_seconds_count", cache="miss") == 1
     assert grown("agentkit_time_to_first_token_seconds_count", cache="hit") == 1
     assert grown("vllm:time_to_first_token_seconds_count", cache="hit") == 1
     queries = grown("vllm:prefix_cache_queries_total")
     assert queries == grown("vllm:prompt_tokens_total") > 60
-    assert 0.4 * queries < grown("vllm:prefix_cache_hits_total") < 0.6 * queries
+    assert 0.4 * queries < grown("vllm:prefix_cache_hits_total") < 0.65 * queries
     assert grown("vllm:generation_tokens_total") == 2 * 7
     assert grown("vllm:request_success_total", finished_reason="stop") == 2
     assert grown("agentkit_cache_outcome_requests_total", cause="cached") == 1
     assert grown("agentkit_tenant_requests_total", tenant="default", outcome="done") == 2
     assert grown("agentkit_http_responses_total", route="/v1/chat/completions", status="200") == 2
-
-
-def _has(numbers: Numbers, name: str, labels: dict[str, str]) -> bool:
-    return any(
-        sample.name == name and labels.items() <= sample.labels.items()
-        for family in numbers.families.values()
-        for sample in family.samples
-    )
 
 
 def test_what_a_router_reads_is_one_number_for_each_name(watched: Watched) -> None:
