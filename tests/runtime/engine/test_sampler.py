@@ -94,3 +94,47 @@ def test_logits_that_are_no_numbers_are_refused(bad: float, temperature: float) 
         sampler.choose(torch.tensor([0.0, bad, 1.0]))
     with pytest.raises(ValueError, match="no finite logit"):
         sampler.choose(torch.full((4,), float("-inf")))
+
+
+def chosen(n: int, prompt: tuple[int, ...] = (), **params: object) -> list[int]:
+    """The first `n` tokens of a greedy sequence whose logits never change by themselves."""
+    sampler = Sampler(SamplingParams(**params), prompt)  # type: ignore[arg-type]
+    tokens = []
+    for _ in range(n):
+        tokens.append(sampler.choose(LOGITS.clone()))
+        sampler.accept(tokens[-1])
+    return tokens
+
+
+def test_a_presence_penalty_counts_once_and_a_frequency_penalty_each_time() -> None:
+    # 2.0, 1.9 and 1.5 are the largest: tokens 1, 6, 3.
+    assert chosen(4, presence_penalty=0.2) == [1, 6, 1, 1]
+    assert chosen(4, frequency_penalty=0.2) == [1, 6, 1, 6]
+
+
+def test_a_negative_penalty_rewards() -> None:
+    assert chosen(3, presence_penalty=-0.5) == [1, 1, 1]
+
+
+def test_a_repetition_penalty_counts_the_prompt_too() -> None:
+    assert chosen(1, repetition_penalty=1.1) == [1]
+    assert chosen(1, prompt=(1,), repetition_penalty=1.1) == [6]
+
+    below_zero = Sampler(SamplingParams(repetition_penalty=1.1), (0,))
+    assert below_zero.choose(torch.tensor([-1.0, -1.05])) == 1
+
+
+def test_a_bias_is_added_and_lifts_no_ban() -> None:
+    assert chosen(1, logit_bias=((2, 10.0),)) == [2]
+    assert chosen(1, logit_bias=((1, -100.0), (5, 100.0))) == [6]
+
+
+def test_min_p_drops_what_is_far_less_likely_than_the_likeliest() -> None:
+    # Beside token 1 only 6 (0.90) and 3 (0.61) have half its probability.
+    assert set(draws(500, temperature=1.0, min_p=0.5)) == {1, 3, 6}
+
+
+def test_what_changes_no_logit_takes_the_short_way() -> None:
+    assert Sampler(SamplingParams()).takes_best
+    assert not Sampler(SamplingParams(presence_penalty=0.1)).takes_best
+    assert not Sampler(SamplingParams(logit_bias=((0, 1.0),))).takes_best
