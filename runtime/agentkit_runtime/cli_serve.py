@@ -52,6 +52,9 @@ def serve(
     log_format: options.LogFormat = "text",
     log_level: options.LogLevel = None,
     last_requests: options.LastRequests = 512,
+    kv_events: options.KvEvents = None,
+    kv_events_replay: options.KvEventsReplay = None,
+    kv_events_topic: options.KvEventsTopic = "",
 ) -> None:
     """Serve MODEL with the APIs of OpenAI and Anthropic.
 
@@ -60,6 +63,7 @@ def serve(
     with failures_as_exit_codes():
         from agentkit_runtime.governing.gate import GateLimits
         from agentkit_runtime.governing.pressure import PressureLimits
+        from agentkit_runtime.routing.options import RoutingOptions
         from agentkit_runtime.server.access import Access
         from agentkit_runtime.server.config import ServerConfig
         from agentkit_runtime.watching.options import WatchOptions
@@ -109,6 +113,9 @@ def serve(
                     log_format=log_format,
                     log_level=log_level,
                     last_requests=last_requests,
+                ),
+                routing=RoutingOptions(
+                    kv_events=kv_events, replay=kv_events_replay, topic=kv_events_topic
                 ),
             )
             _run(config)

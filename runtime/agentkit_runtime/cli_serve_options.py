@@ -13,6 +13,7 @@ import typer
 
 from agentkit_runtime.capacity.sizes import parse_bytes
 from agentkit_runtime.kv.format import KvFormat
+from agentkit_runtime.routing.endpoints import require_endpoint
 
 DTypeName = Literal["float32", "bfloat16", "float16"]
 WeightsName = Literal["float", "float16", "int8", "int4"]
@@ -26,6 +27,7 @@ _ENGINE = "Model and memory"
 _ACCESS = "Who may use it"
 _LIMITS = "How much is let in"
 _WATCH = "What is seen of it"
+_ROUTING = "What routers are told"
 
 
 def parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]:
@@ -50,6 +52,7 @@ def _of(group: str) -> Callable[..., Any]:
 
 
 _engine, _access, _limit, _watch = _of(_ENGINE), _of(_ACCESS), _of(_LIMITS), _of(_WATCH)
+_routing = _of(_ROUTING)
 _FILE = {"dir_okay": False}
 
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
@@ -189,3 +192,26 @@ LogLevel = Annotated[
     ),
 ]
 LastRequests = Annotated[int, _watch("Requests that are kept to look at.", min=4, max=100_000)]
+
+# -- what routers are told ---------------------------------------------------------------------
+
+KvEvents = Annotated[
+    str | None,
+    _routing(
+        "Publish which blocks are cached over ZeroMQ at this address, e.g. tcp://127.0.0.1:5557. "
+        "It has the token ids of all prompts: whoever can connect reads them.",
+        callback=parsed(require_endpoint),
+        show_default="none",
+    ),
+]
+KvEventsReplay = Annotated[
+    str | None,
+    _routing(
+        "Address where routers ask for events that they missed.",
+        callback=parsed(require_endpoint),
+        show_default="none",
+    ),
+]
+KvEventsTopic = Annotated[
+    str, _routing("Topic of the events; routers filter by it.", show_default="none")
+]

@@ -136,7 +136,5 @@ def log_of(core: EngineCore) -> EventLog:
     """The engine's log of KV events. Raises NoEvents where none is kept."""
     log = core.cache.events
     if log is None:
-        raise NoEvents(
-            "this server keeps no KV events; start it with --kv-events, or load it with kv_events="
-        )
+        raise NoEvents("this server keeps no KV events: its engine was loaded without kv_events=")
     return log

@@ -1,6 +1,7 @@
 """What routers in front of several servers want to know.
 
 wire       KV events in the form that routers of vLLM's ecosystem read
+options    where, as one value
 publisher  sends them over ZeroMQ, and again to whoever missed some
 backlog    what is kept for those; `endpoints`: addresses
 

@@ -11,6 +11,7 @@ from agentkit_runtime.api.body_limit import DEFAULT_MAX_BODY_BYTES
 from agentkit_runtime.api.connections import Patience
 from agentkit_runtime.checks import require_number, require_whole
 from agentkit_runtime.governing.gate import GateLimits
+from agentkit_runtime.routing.options import RoutingOptions
 from agentkit_runtime.server.access import Access
 from agentkit_runtime.watching.options import WatchOptions
 
@@ -35,6 +36,7 @@ class ServerConfig:
     drain_s: float = 30.0
     """How long answers may go on after the first signal to stop."""
     watch: WatchOptions = field(default_factory=WatchOptions)
+    routing: RoutingOptions = field(default_factory=RoutingOptions)
 
     def __post_init__(self) -> None:
         require_whole("port", self.port, least=0, most=65_535)

@@ -48,6 +48,7 @@ def run(config: ServerConfig, say: Say) -> None:
     """
     from agentkit_runtime.api.starting import Starting
     from agentkit_runtime.governing.lifecycle import Lifecycle
+    from agentkit_runtime.routing.options import publishing
     from agentkit_runtime.server.parts import assembled
     from agentkit_runtime.server.warm_up import warm_up
 
@@ -55,12 +56,18 @@ def run(config: ServerConfig, say: Say) -> None:
     tls = config.access.tls()
     lifecycle, starting = Lifecycle(), Starting()
     # Bound first: a taken port must not cost a model load.
-    with _listening_socket(config.host, config.port) as listener:
+    with (
+        _listening_socket(config.host, config.port) as listener,
+        publishing(config.routing) as publisher,
+    ):
         server = _server(config, starting, lifecycle, tls)
         with _running(server, listener) as thread:
             say(f"loading {config.model} ...")
             with _loaded(config) as runtime:
                 warm_up(runtime.service)
+                if publisher is not None:
+                    publisher.follow(runtime.service.prefixes.engine)
+                    say(f"publishing KV events at {publisher.endpoint}")
                 with assembled(
                     runtime.service,
                     config,
@@ -79,8 +86,10 @@ def run(config: ServerConfig, say: Say) -> None:
 
 def _loaded(config: ServerConfig) -> LocalRuntime:
     from agentkit_runtime.local import LocalRuntime
+    from agentkit_runtime.routing.options import KEPT_EVENTS
 
-    return LocalRuntime.load(config.model, namespace_key=config.namespace_key, **config.engine)
+    engine = {"kv_events": KEPT_EVENTS, **config.engine}
+    return LocalRuntime.load(config.model, namespace_key=config.namespace_key, **engine)
 
 
 def _check_keys(path: Path | None, say: Say) -> None:

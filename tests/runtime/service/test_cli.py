@@ -24,6 +24,7 @@ from agentkit_runtime.kv.policy import PolicyName
 from agentkit_runtime.load import DType
 from agentkit_runtime.local import LocalRuntime
 from agentkit_runtime.model.linear import WeightFormat
+from agentkit_runtime.routing.options import KEPT_EVENTS, RoutingOptions
 from agentkit_runtime.server import run as run_module
 from agentkit_runtime.server.access import Access
 from agentkit_runtime.server.config import ServerConfig
@@ -106,6 +107,7 @@ def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_p
         "disk_cache_bytes": 3_072,
         "pin_quota": PinQuota(per_tenant=5, total=9),
         "namespace_key": Path("n.key"),
+        "kv_events": KEPT_EVENTS,
     }
 
 
@@ -124,6 +126,8 @@ def test_every_other_option_reaches_the_server(
         *("--batch-pressure", "0.5", "--drain", "3", "--metrics-compat", "sglang"),
         *("--open-metrics", "--tenant-metrics", "--otel", "--log-format", "json"),
         *("--log-level", "error", "--last-requests", "10"),
+        *("--kv-events", "tcp://127.0.0.1:5557", "--kv-events-replay", "tcp://127.0.0.1:5558"),
+        *("--kv-events-topic", "kv"),
     )
 
     assert code == 0, text
@@ -148,6 +152,9 @@ def test_every_other_option_reaches_the_server(
         log_level="error",
         last_requests=10,
     )
+    assert config.routing == RoutingOptions(
+        kv_events="tcp://127.0.0.1:5557", replay="tcp://127.0.0.1:5558", topic="kv"
+    )
 
 
 @pytest.mark.parametrize("command", ["serve", "pull"])
@@ -160,6 +167,31 @@ def test_a_model_that_does_not_exist_ends_with_one_line(command: str) -> None:
     assert text.splitlines()[-1].startswith("error: ")
     assert "/no/such/model.gguf" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--kv-events", "localhost:5557"), "tcp://HOST:PORT"),
+        (("--kv-events-replay", "tcp://127.0.0.1:1"), "--kv-events"),
+        (("--kv-events-topic", "kv"), "--kv-events"),
+    ],
+)
+def test_events_for_routers_need_an_address(arguments: tuple[str, ...], named: str) -> None:
+    code, text = run("serve", "/no/such/model.gguf", "--port", "0", *arguments)
+
+    assert code == 2
+    assert named in text
+
+
+def test_a_taken_address_of_events_is_said_before_the_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        code, text = run("serve", "/no/such/model.gguf", "--port", "0", "--kv-events", address)
+
+    assert code == 1
+    assert address in text
+    assert "loading" not in text
 
 
 def test_a_taken_port_is_said_before_the_model_is_loaded() -> None:
