@@ -67,11 +67,14 @@ def request_id_header(body: Mapping[str, object]) -> dict[str, str]:
 
 
 def error_body(error: ApiError, request_id: str | None = None) -> ErrorBody:
-    """The JSON document of a failure."""
+    """The JSON document of a failure. It has no place for the field but the message."""
+    message = error.message
+    if error.param is not None and error.param not in message:
+        message = f"{error.param}: {message}"
     other: ErrorType = "invalid_request_error" if error.status < 500 else "api_error"
     return {
         "type": "error",
-        "error": {"type": _TYPES.get(error.status, other), "message": error.message},
+        "error": {"type": _TYPES.get(error.status, other), "message": message},
         "request_id": request_id or new_request_id(),
     }
 
