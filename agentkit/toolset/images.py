@@ -15,7 +15,12 @@ Size = tuple[int, int]
 
 _MOST_INFLATED = 32 * 1024 * 1024
 """Bytes of a PNG's pixels that are looked at. Larger ones are not inflated to their end."""
+_MOST_TIMES = 32
+"""So many times its compressed size, and a mebibyte more, is looked at: what inflates to far more
+is mostly of one colour, or made to take time."""
 _STEP = 1024 * 1024
+_LEAST_GIF_BYTES = 32
+"""Of a GIF's blocks, on average. Encoders fill them with 255."""
 _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 """Of a PNG's pixel, by its kind of colour."""
 _PASSES = ((0, 8, 0, 8), (4, 8, 0, 8), (0, 4, 4, 8), (2, 4, 0, 4), (0, 2, 2, 4), (1, 2, 0, 2))
@@ -70,8 +75,9 @@ def _png_size(raw: bytes) -> Size:
         raise NoImage("it is a PNG that was cut off")
     if header is None or not pixels:
         raise NoImage("it is a PNG without an image")
-    wanted = min(_png_bytes(header), _MOST_INFLATED)
-    if not _inflates(b"".join(pixels), wanted):
+    data = b"".join(pixels)
+    most = min(_MOST_INFLATED, _STEP + _MOST_TIMES * len(data))
+    if not _inflates(data, min(_png_bytes(header), most)):
         raise NoImage("it is a PNG whose pixels are damaged or missing")
     return header[0], header[1]
 
@@ -143,6 +149,7 @@ def _gif_size(raw: bytes) -> Size:
     width, height = struct.unpack("<HH", raw[6:10])
     at = 13 + _table_bytes(raw[10])
     has_picture = False
+    n_blocks_left = 1_000 + len(raw) // _LEAST_GIF_BYTES
     while (kind := raw[at]) != 0x3B:
         if kind == 0x2C:
             at += 10 + _table_bytes(raw[at + 9]) + 1
@@ -151,8 +158,11 @@ def _gif_size(raw: bytes) -> Size:
             at += 2
         else:
             raise NoImage("it is a damaged GIF")
-        while raw[at]:
+        while raw[at] and n_blocks_left:
             at += 1 + raw[at]
+            n_blocks_left -= 1
+        if not n_blocks_left:
+            raise NoImage("it is a GIF in too many parts")
         at += 1
     if not has_picture:
         raise NoImage("it is a GIF without an image")

@@ -170,6 +170,17 @@ def test_attachments_are_bounded_in_size_and_number():
     assert many.content.count("more than 20") == 10
 
 
+def test_images_that_are_made_to_take_time_do_not_take_it():
+    """Each inflated to 32 MB, and those that were refused then did not count: a minute."""
+    bomb = image(text(png(9_000, 2_000)))
+    began_s = time.process_time()
+    output = to_tool_output({"content": [bomb] * 120}, 100_000)
+    assert time.process_time() - began_s < 2
+    assert output.attachments == ()
+    assert output.content.count("9000 x 2000 pixels") == 100
+    assert output.content.count("100 others were refused already") == 20
+
+
 def test_text_that_comes_as_bytes_is_read():
     json_text = text(b'{"a": 1}')
     output = shown(
@@ -345,10 +356,8 @@ def test_a_schema_cannot_keep_the_check_busy():
     ("items", "item"),
     [
         ({"enum": [{"a": number} for number in range(6_000)]}, {"a": 5_999}),
-        ({"enum": [[*range(300), number] for number in range(60)]}, [*range(300), 59]),
-        ({"const": [0] * 1_000}, [0] * 1_000),
-        ({"properties": {f"p{number}": {} for number in range(5_000)}}, {}),
-        ({"dependentRequired": {f"p{number}": [] for number in range(4_000)}}, {}),
+        ({"properties": {f"p{number}": {} for number in range(2_000)}}, {}),
+        ({"dependentRequired": {f"p{number}": [] for number in range(2_000)}}, {}),
     ],
 )
 def test_what_a_keyword_holds_counts_as_work(items, item):

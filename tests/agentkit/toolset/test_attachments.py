@@ -79,6 +79,14 @@ def test_a_png_has_the_pixels_that_it_promises(interlaced: int, n_bytes: int) ->
         image_of(text(png_of(header, zlib.compress(b"\0" * (n_bytes - 1)))))
 
 
+def test_a_gif_in_millions_of_parts_is_none() -> None:
+    raw = gif()[:13] + b"\x21\xfe" + b"\x01a" * 2_000_000 + b"\0" + gif()[13:]
+    with pytest.raises(BadAttachment, match="too many parts"):
+        image_of(text(raw))
+    whole = gif()[:13] + b"\x21\xfe" + (b"\xff" + b"a" * 255) * 8_000 + b"\0" + gif()[13:]
+    assert image_of(text(whole)).media_type == "image/gif"
+
+
 def test_base64_in_lines_is_attached_without_them() -> None:
     wrapped = base64.encodebytes(png(50, 50)).decode()
     assert "\n" in wrapped

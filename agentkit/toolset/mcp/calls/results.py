@@ -21,6 +21,8 @@ from agentkit.toolset.tool import ToolOutput
 
 _MOST_ATTACHMENTS = 20
 """Of one result."""
+_MOST_REFUSED = 100
+"""Attachments that are looked at in vain; then no more are."""
 _MOST_BLOCKS = 1_000
 _LABEL_CHARS = 500
 """Of a URI, a name or a type in a note."""
@@ -106,6 +108,8 @@ class _Shown:
     parts: list[str] = field(default_factory=list)
     """Both, in their order."""
     attachments: list[Image | File] = field(default_factory=list)
+    n_refused: int = 0
+    """Attachments that were looked at in vain."""
 
     def add(self, block: Mapping[str, object]) -> None:
         """Show a block, or say in a note why not."""
@@ -163,8 +167,11 @@ class _Shown:
         try:
             if len(self.attachments) >= _MOST_ATTACHMENTS:
                 raise BadAttachment(f"there are more than {_MOST_ATTACHMENTS}")
+            if self.n_refused >= _MOST_REFUSED:
+                raise BadAttachment(f"{_MOST_REFUSED} others were refused already")
             made = _attachment(kind, data, name or "document", self.bytes_left)
         except BadAttachment as error:
+            self.n_refused += 1
             reason = "" if not _may_be_shown(kind) else f": {error}"
             self.note(f"[{what}: {kind}, {size}, not shown{reason}]")
             return
