@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from agentkit.context import Context
+from agentkit.counting import count_broken, count_turn
 from agentkit.errors import ModelError, RequestRefused
 from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
 from agentkit.hints import conversation_ended, subagents_may_follow
@@ -88,15 +89,15 @@ class ModelTurn:
                         builder.push(event)
                         yield event
                 self._turn = turn = builder.finish()
-                run.count_turn(turn, estimate.used(builder))
+                count_turn(run, turn, estimate.used(builder))
             except ModelError as error:
                 has_begun = has_begun or error.response_began
-                run.count_broken(builder, estimate if has_begun else None)
+                count_broken(run, builder, estimate if has_begun else None)
                 failure = error
             except BaseException:
                 if has_begun and self._turn is None:
                     # It ends here, and yet the provider wants to be paid for what it did.
-                    run.count_broken(builder, estimate)
+                    count_broken(run, builder, estimate)
                 raise
             finally:
                 reservation.settle()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import aclosing
 
+from agentkit.counting import count_broken
 from agentkit.errors import ModelError
 from agentkit.events import Turn, TurnBuilder
 from agentkit.models.base import ModelRequest
@@ -48,6 +49,6 @@ async def ask_aside(
         has_failed, has_begun = True, has_begun or error.response_began
     finally:
         if has_begun or has_failed:
-            run.count_broken(builder, estimate if has_begun else None)
+            count_broken(run, builder, estimate if has_begun else None)
         reservation.settle()
     return turn

@@ -14,8 +14,9 @@ from agentkit.journal import Journal, JournalError
 from agentkit.limits import Limits
 from agentkit.open_turn import OpenTurn
 from agentkit.resuming import taken_up
+from agentkit.run_services import RunServices
 from agentkit.saved import Answers, Memory, PausedRun, SavedRun, answers_by_run
-from agentkit.state import RunServices, RunState
+from agentkit.state import RunState
 from agentkit.team.renewing import going_on, run_going_on
 from agentkit.used_before import restore_budget
 

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias, assert_never
 
 from agentkit import hooking
@@ -19,6 +20,7 @@ from agentkit.blocks import UserMessage, printable
 from agentkit.bounds import Bounds, is_bounded
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
+from agentkit.counting import count_ping
 from agentkit.errors import OutputError, RunError, TurnLimitReached
 from agentkit.events import (
     AnswerRejected,
@@ -298,7 +300,7 @@ def _kept_alive(run: RunState, request: ModelRequest) -> AbstractAsyncContextMan
     """Keep the prefix in the model's cache while tools run, where the model can."""
     model = run.member.model
     if keeps_alive(model):
-        return model.kept_alive(request, run.count_ping)
+        return model.kept_alive(request, partial(count_ping, run))
     return nullcontext()
 
 

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import Message
@@ -17,8 +17,8 @@ from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.context.turns import behind
 from agentkit.errors import RestoredFailure
-from agentkit.events import ContextCompacted, Event, OwnEvent, SubagentEvent, Turn, TurnBuilder
-from agentkit.journal import Journal, JournalError
+from agentkit.events import ContextCompacted, Event, OwnEvent, SubagentEvent
+from agentkit.journal import JournalError
 from agentkit.keeping import Keeper
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
@@ -26,35 +26,19 @@ from agentkit.open_turn import OpenTurn
 from agentkit.output import BadOutput
 from agentkit.quote import Quote
 from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
-from agentkit.saved import Answer, Memory, SavedEnd, SavedRun, Status
+from agentkit.run_services import RunServices
+from agentkit.saved import Memory, SavedEnd, SavedRun, Status
+from agentkit.shares import Shares
 from agentkit.shown_tools import ShownTools
-from agentkit.telemetry import Telemetry
 from agentkit.toolset import ToolContext, Toolset
-from agentkit.usage import Timing, Usage
+from agentkit.usage import Usage
 from agentkit.used_before import restore_budget, subtree
 
 if TYPE_CHECKING:
-    from agentkit.caching.verdict import Verdict
     from agentkit.hooks import Hooks
     from agentkit.models.base import ModelRequest
-    from agentkit.quoting import RequestEstimate
     from agentkit.team.members import Member
     from agentkit.team.renewing import Renewal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunServices:
-    """What all runs of a tree share."""
-
-    journal: Journal | None = None
-    telemetry: Telemetry | None = None
-    user: str = ""
-    renews: bool = False
-    """Whether runs whose agents have changed go on with them as they are now, in a new epoch."""
-    saved: Mapping[str, SavedRun] = field(default_factory=dict)
-    """The runs that are gone on with, by id."""
-    answers: Mapping[str, Mapping[str, Answer]] = field(default_factory=dict)
-    """What people have said to the calls of open turns, by run id and call id."""
 
 
 class RunState:
@@ -91,9 +75,8 @@ class RunState:
         self.call_id = call_id
         self.number = number
         self.budget = budget or Budget(Limits())
-        self._budgets = {member.name: self.budget}
-        """Of the agents that have taken part, by name. Those with limits have one below the run's.
-        """
+        self._shares = Shares(member.name, self.budget)
+        """What each agent that has taken part has used."""
         self.services = services or RunServices()
         self._hooks_above, self._own_hooks = hooks_above, tuple(member.agent.hooks)
         """Those of the runs above that are for their whole team."""
@@ -105,13 +88,6 @@ class RunState:
         """How it ended, for the run above."""
         self.turn = 0
         """Number of the open turn, or of the next one."""
-        self._first_turn = 0
-        """What `turn` would have been at the first turn of the active agent, had it begun the run.
-        """
-        self._turns_made: Counter[str] = Counter()
-        """By agents that are not active now."""
-        self._calls_made: Counter[str] = Counter()
-        """In another process, by agents that have taken part."""
         self.open: OpenTurn | None = None
         """The turn whose calls are being answered; `context` is without it."""
         self.epoch = epoch
@@ -165,9 +141,6 @@ class RunState:
         self._started_s = time.monotonic()
         self._before_s = 0.0
         """How long other processes have run it."""
-        self._taken_over_s: dict[str, float] = {}
-        """By agents with limits that have taken over: how long the run had run when they did so
-        first."""
 
     @staticmethod
     def restored(
@@ -209,7 +182,7 @@ class RunState:
         run._n_old_messages, run._said_before = saved.n_old_messages, saved.said_before
         run._requests = list(saved.requests)
         run._began_at = saved.began_at
-        run._before_s, run._taken_over_s = saved.total_s, dict(saved.taken_over_s)
+        run._before_s, run._shares.taken_over_s = saved.total_s, dict(saved.taken_over_s)
         if saved.open_turn is not None:
             answers = services.answers.get(saved.run_id)
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
@@ -380,7 +353,7 @@ class RunState:
             step,
             requests=tuple(self._requests),
             total_s=self._total_s,
-            taken_over_s=dict(self._taken_over_s),
+            taken_over_s=dict(self._shares.taken_over_s),
         )
 
     def saved(self) -> SavedRun:
@@ -408,7 +381,7 @@ class RunState:
             end=self.end,
             began_at=self._began_at,
             total_s=self._total_s,
-            taken_over_s=dict(self._taken_over_s),
+            taken_over_s=dict(self._shares.taken_over_s),
             claim=self.claim,
         )
 
@@ -453,35 +426,22 @@ class RunState:
     @property
     def own_turn(self) -> int:
         """Number of the turn within those of the active agent in this run, from 0."""
-        return self.turn - self._first_turn
+        return self.turn - self._shares.first_turn
 
     def take_over(self, member: Member) -> None:
         """Go on under another agent, which is behind the same front."""
-        self._turns_made[self.member.name] = self.own_turn
-        self._first_turn = self.turn - self._turns_made[member.name]
-        if member.name not in self._budgets:
-            self._budgets[member.name] = self._budget_of(member)
-        self.budget = self._budgets[member.name]
+        self._shares.hand_over(self.member.name, member.name, self.turn)
+        self.budget = self._shares.budget_of(
+            member,
+            self._requests,
+            now_s=self._total_s,
+            n_open_calls=self.open.n_counted if self.open else 0,
+        )
         self.member, self.last_request = member, None
 
     def count_turns(self, turns: Counter[str], calls: Counter[str]) -> None:
         """Say how many turns and calls each agent has made, where another process has counted."""
-        self._turns_made, self._calls_made = turns, calls
-        self._first_turn = self.turn - turns[self.member.name]
-
-    def _budget_of(self, member: Member) -> Budget:
-        """Return the budget of an agent that takes over: the run's, or with limits a part of it."""
-        name, began = member.name, self._budgets[self.agent_name]
-        budget = began.below(member.agent.limits)
-        if budget is not began:
-            budget.begin()
-            now_s = self._total_s
-            budget.restore(
-                (request for request in self._requests if request.agent == name),
-                seconds=now_s - self._taken_over_s.setdefault(name, now_s),
-                n_tool_calls=self._calls_made[name] + (self.open.n_counted if self.open else 0),
-            )
-        return budget
+        self._shares.count(self.member.name, self.turn, turns, calls)
 
     def answered(self, request: ModelRequest, length: Usage) -> None:
         """The model has answered: what it was asked, and how long that was."""
@@ -575,61 +535,8 @@ class RunState:
     def _total_s(self) -> float:
         return self._before_s + time.monotonic() - self._started_s
 
-    def count_turn(self, turn: Turn, guess: Quote) -> None:
-        """Count a request that has led to a turn of this run; see `count_request`."""
-        self.budget.count_turn()
-        self.count_request(
-            turn.usage, turn.timing, turn.verdict, model=turn.model, guess=guess, is_turn=True
-        )
-
-    def count_broken(self, builder: TurnBuilder, estimate: RequestEstimate | None) -> None:
-        """Count a request whose answer broke off; without an estimate, before it began."""
-        guess = None if estimate is None else estimate.used(builder)
-        self.count_request(*builder.spent, builder.verdict, model=builder.model, guess=guess)
-
-    def count_ping(self, usage: Usage, timing: Timing, verdict: Verdict) -> None:
-        """Count a request that was made only to keep the prefix in the cache.
-
-        Raises:
-            LimitReached: it was the last one that a limit allows.
-        """
-        self.count_request(usage, timing, verdict)
-        self.budget.check()
-
-    def count_request(
-        self,
-        usage: Usage,
-        timing: Timing,
-        verdict: Verdict | None = None,
-        *,
-        model: str | None = None,
-        guess: Quote | None = None,
-        is_turn: bool = False,
-    ) -> None:
-        """Count a request of this run, which the records of all runs above include.
-
-        Args:
-            usage: its tokens.
-            timing: its seconds.
-            verdict: what its cache did.
-            model: who answered, where that is not the agent's model itself.
-            guess: what it used most probably, for limits; None: nothing that is not known.
-            is_turn: whether it has led to a turn.
-        """
-        record = RequestRecord(
-            path=self.path,
-            model=model or self.member.model.label,
-            usage=usage,
-            timing=timing,
-            verdict=verdict,
-            run_id=self.run_id,
-            session=self.session,
-            tenant=self.member.tenant,
-            epoch=self.epoch,
-            agent=self.taken_over_by,
-            is_turn=is_turn,
-            guess=None if guess is None or _is_said(usage, verdict, guess) else guess,
-        )
+    def counted(self, record: RequestRecord, guess: Quote | None) -> None:
+        """Take the record of a request, and what it used most probably: see `counting`."""
         self._requests.append(record)
         self.budget.count_request(record, guess)
 
@@ -694,13 +601,6 @@ class RunContext(ToolContext[object]):
     """The tool context that our loop hands out: it knows the run, for tools that start others."""
 
     run: RunState
-
-
-def _is_said(usage: Usage, verdict: Verdict | None, guess: Quote) -> bool:
-    """Whether the provider says all that is guessed."""
-    has_cost = verdict is not None and verdict.cost is not None
-    has_tokens = usage.input_tokens is not None and usage.output_tokens is not None
-    return has_tokens and (has_cost or not guess.usd)
 
 
 def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:

@@ -17,8 +17,9 @@ from agentkit.errors import ConfigurationError, RunError
 from agentkit.events import Event
 from agentkit.limits import Limits
 from agentkit.result import Failed, Ok, Outcome
+from agentkit.run_services import RunServices
 from agentkit.saved import SavedRun
-from agentkit.state import ListenerFailed, RunContext, RunServices, RunState
+from agentkit.state import ListenerFailed, RunContext, RunState
 from agentkit.team.members import Member
 from agentkit.team.pinned import as_begun
 from agentkit.team.spawn import run_below
