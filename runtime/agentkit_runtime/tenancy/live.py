@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from agentkit_runtime.tenancy.records import Snapshot
-from agentkit_runtime.tenancy.store import KeyStore, KeyStoreFault
+from agentkit_runtime.tenancy.store import BUSY_S, KeyStore, KeyStoreBusy, KeyStoreFault
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class LiveStore:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._fault: str | None = None
-        self._open()
+        self._open(BUSY_S)
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -54,40 +54,49 @@ class LiveStore:
                 listener(self._snapshot)
         return self._snapshot
 
-    def _open(self) -> None:
-        self._store = KeyStore(self._path)
-        self._file = _identity(self._path)
-        # The number first: a change in between is then seen once more, and not missed.
-        self._version = self._store.version()
-        self._n_changes = self._store.n_changes()
-        self._snapshot = self._store.snapshot()
+    def _open(self, busy_s: float) -> None:
+        file = _identity(self._path)
+        store = KeyStore(self._path, busy_s=busy_s)
+        try:
+            # The numbers first: a change in between is then seen once more, and not missed.
+            version, n_changes = store.version(), store.n_changes()
+            snapshot = store.snapshot()
+            store.wait_for_nobody()
+        except BaseException:
+            store.close()
+            raise
+        self._file, self._store, self._snapshot = file, store, snapshot
+        self._version, self._n_changes = version, n_changes
 
     def _refresh(self) -> bool:
         """Read again what has changed; False when nothing has, or it cannot be read."""
         try:
             if _identity(self._path) != self._file:
                 old = self._store
-                self._open()
+                self._open(busy_s=0.0)
                 old.close()
-            elif not self._changed():
-                return False
+                changed = True
             else:
-                self._snapshot = self._store.snapshot()
+                changed = self._read_changes()
+        except KeyStoreBusy:  # whoever writes is done in a moment, and then it is seen
+            return False
         except (KeyStoreFault, OSError, ValueError) as error:
             if str(error) != self._fault:
                 _LOG.warning("the key store cannot be read, its last state holds: %s", error)
             self._fault = str(error)
             return False
         self._fault = None
-        return True
+        return changed
 
-    def _changed(self) -> bool:
+    def _read_changes(self) -> bool:
         version = self._store.version()
         if version == self._version:
             return False
         n_changes = self._store.n_changes()
-        changed, self._n_changes = n_changes != self._n_changes, n_changes
-        self._version = version
+        changed = n_changes != self._n_changes
+        if changed:
+            self._snapshot = self._store.snapshot()
+        self._version, self._n_changes = version, n_changes
         return changed
 
 

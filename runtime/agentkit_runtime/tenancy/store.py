@@ -22,7 +22,7 @@ from agentkit_runtime.tenancy.terms import Terms, require_tenant_name
 
 _APPLICATION_ID = 0x616B6B73  # "akks"
 _FORM = 1
-_BUSY_S = 5.0
+BUSY_S = 5.0
 
 _SCHEMA = f"""
     PRAGMA application_id = {_APPLICATION_ID};
@@ -47,11 +47,20 @@ class KeyStoreFault(RuntimeFault):
     """The key store cannot be used, or does not have what was asked for; the message says what."""
 
 
+class KeyStoreBusy(KeyStoreFault):
+    """Somebody else writes to the store at this moment."""
+
+
 class KeyStore:
     """An open key store. For one thread at a time. Close it, or use it as a context manager."""
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, busy_s: float = BUSY_S) -> None:
         """Open the file at `path`; with `create`, make it when it is not there.
+
+        Args:
+            path: of the file.
+            create: make it when it is not there.
+            busy_s: how long others that write are waited for; after that it is KeyStoreBusy.
 
         Raises:
             KeyStoreFault: it is not there, or is not a key store.
@@ -68,7 +77,7 @@ class KeyStore:
         self._db = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=rw",
             uri=True,
-            timeout=_BUSY_S,
+            timeout=busy_s,
             isolation_level=None,
             check_same_thread=False,
         )
@@ -78,6 +87,11 @@ class KeyStore:
         except BaseException:
             self._db.close()
             raise
+
+    def wait_for_nobody(self) -> None:
+        """Raise KeyStoreBusy at once from now on, where others write."""
+        with self._asked():
+            self._db.execute("PRAGMA busy_timeout = 0")
 
     def close(self) -> None:
         """Close the file. Idempotent."""
@@ -259,7 +273,10 @@ class KeyStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise KeyStoreFault(f"the key store {self.path} cannot be used: {error}") from error
+            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+            raise (KeyStoreBusy if busy else KeyStoreFault)(
+                f"the key store {self.path} cannot be used: {error}"
+            ) from error
 
 
 def _make_private(path: Path) -> None:
