@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import inspect
-import re
-import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args, get_origin
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args
 
 from typing_extensions import TypeVar, Unpack
 
@@ -19,10 +16,11 @@ from agentkit.blocks import ToolCall, UserMessage
 from agentkit.checks import check_configuration, check_keywords, message_of
 from agentkit.context import Context, Document
 from agentkit.context.compaction_rule import CompactionRule
+from agentkit.conversations import Conversations
+from agentkit.declared import declared_name, declared_output, declared_role
 from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
 from agentkit.hooks import Hooks
-from agentkit.journal import Journal, JournalError
-from agentkit.kept import without_oldest
+from agentkit.journal import Journal
 from agentkit.knowledge import Knowledge
 from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
@@ -30,7 +28,7 @@ from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.output import OutputType
 from agentkit.result import RunResult
 from agentkit.resuming import abandoned
-from agentkit.saved import Answered, Answers, Approve, Deny, Memory, PausedRun
+from agentkit.saved import Answered, Answers, Approve, Deny, PausedRun
 from agentkit.spelling import check_settings
 from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
@@ -49,8 +47,6 @@ Output = TypeVar("Output", default=str)
 
 _OF_CLASS: Any = object()
 """Not given, where None has a meaning of its own."""
-_MEMORIES_KEPT = 1_024
-"""Conversations that are remembered for when they go on."""
 
 
 ToolSource: TypeAlias = Tool | McpServer | Callable[..., object]
@@ -59,7 +55,7 @@ Subagent: TypeAlias = "Agent[Any, Any] | type[Agent[Any, Any]] | Employed"
 """An agent that another may delegate to. A class is made with the parent's `deps`."""
 
 
-class Agent(Generic[Deps, Output]):
+class Agent(Conversations, Generic[Deps, Output]):
     """An agent: a role, a model, tools, and subagents.
 
     Subclass it, and the docstring is the agent's role; or make an instance of it with keywords:
@@ -216,10 +212,10 @@ class Agent(Generic[Deps, Output]):
         for key, value in given.items():
             if value is not _OF_CLASS and (value is not None or key == "compaction"):
                 setattr(self, key, value)
-        self.name = self.name or _name_of(type(self))
+        self.name = self.name or declared_name(type(self))
         self._has_output_type = self.output_type is not None or type(self) is not Agent
         if self.output_type is None:
-            self.output_type = _declared_output(type(self))
+            self.output_type = declared_output(type(self), Agent)
         check_configuration(self)
         self._made_at = users_line()
         self._is_initialised = True
@@ -427,18 +423,7 @@ class Agent(Generic[Deps, Output]):
     @property
     def role(self) -> str:
         """The instructions, or the docstring of the nearest class that has one."""
-        if self.instructions:
-            return self.instructions
-        for cls in type(self).__mro__:
-            if cls is Agent:
-                break
-            if cls.__doc__ and not _is_generated(cls, cls.__doc__):
-                return inspect.cleandoc(cls.__doc__)
-        if type(self) is not Agent and sys.flags.optimize >= 2:
-            raise ConfigurationError(
-                f"python -OO removed the docstring of {type(self).__name__!r}; set `instructions`"
-            )
-        return ""
+        return self.instructions or declared_role(type(self), Agent)
 
     @property
     def method_tools(self) -> tuple[Tool, ...]:
@@ -499,37 +484,6 @@ class Agent(Generic[Deps, Output]):
             self._static_team = build_team(plan, {})
         yield self._static_team
 
-    def is_new_front(self, digest: str) -> bool:
-        """Return whether this front is seen for the first time; it is linted once."""
-        is_new = digest not in self._fronts
-        self._fronts |= {digest}
-        return is_new
-
-    def memory_of(self, context: Context) -> Memory | None:
-        """Return what is known of a conversation that was held here, beyond what it says itself."""
-        return self._memories.get(context.digest)
-
-    def remember(self, context: Context, memory: Memory) -> None:
-        """Keep what is known of a conversation, for when it goes on."""
-        latest = [*self._memories.items(), (context.digest, memory)]
-        memories = dict(latest[-_MEMORIES_KEPT:])
-        self._memories = without_oldest(memories) if memory.kept else memories
-
-    @contextmanager
-    def holding(self, run_id: str) -> Iterator[None]:
-        """Keep others from going on with the same run at the same time, with this agent.
-
-        Raises:
-            JournalError: somebody does.
-        """
-        if run_id in self._held:
-            raise JournalError(f"the run {run_id!r} is under way already, with this agent")
-        self._held |= {run_id}
-        try:
-            yield
-        finally:
-            self._held -= {run_id}
-
     def _check_no_loop(self, method: str) -> None:
         if _is_in_event_loop():
             raise AgentkitError(
@@ -571,11 +525,6 @@ class Agent(Generic[Deps, Output]):
     _subagents: tuple[Agent[Any, Any], ...] | None = None
     _desk: Desk | None = None
     _is_made_by_parent: bool = False
-    _fronts: frozenset[str] = frozenset()
-    _held: frozenset[str] = frozenset()
-    """Ids of runs that are under way."""
-    _memories: Mapping[str, Memory] = MappingProxyType({})
-    """What is known of the latest conversations, by the digest of their contexts."""
 
     def _check_known(self, name: str) -> None:
         # Only here is a name surely a mistake: subclasses keep things of their own, set in
@@ -673,32 +622,3 @@ def _is_in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _name_of(cls: type[object]) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-
-
-def _is_generated(cls: type[object], doc: str) -> bool:
-    """Whether a docstring is the signature that `@dataclass` writes where the class has none.
-
-    It is no role; and with the repr of a set in it, it differs from process to process.
-    """
-    is_signature = doc == cls.__name__ or doc.startswith(f"{cls.__name__}(")
-    return "__dataclass_fields__" in vars(cls) and is_signature
-
-
-def _declared_output(cls: type[Agent[Any, Any]]) -> type[Any]:
-    """The second type argument that a subclass gives to `Agent`; `str` by default."""
-    for base in cls.__mro__:
-        for declared in vars(base).get("__orig_bases__", ()):
-            arguments = get_args(declared)
-            is_ours = get_origin(declared) is Agent and len(arguments) == 2
-            if is_ours and isinstance(arguments[1], TypeVar):
-                raise ConfigurationError(
-                    f"the answer's type of {cls.__name__!r} is not known, because "
-                    f"{base.__name__!r} leaves it open; set output_type"
-                )
-            if is_ours:
-                return cast("type[Any]", arguments[1])
-    return str
