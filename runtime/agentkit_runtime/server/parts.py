@@ -20,6 +20,7 @@ from agentkit_runtime.api.gates import Gates
 from agentkit_runtime.api.origins import OnlyLocal, open_to
 from agentkit_runtime.governing.gate import PressureGate
 from agentkit_runtime.governing.lifecycle import Lifecycle
+from agentkit_runtime.routing.worker import worker_routes
 from agentkit_runtime.server.access import Access, is_loopback
 from agentkit_runtime.server.config import ServerConfig
 from agentkit_runtime.tenancy.rate_headers import RateHeaders
@@ -91,7 +92,7 @@ def assembled(
             gate=Gates(gates),
             lifecycle=lifecycle,
             watchers=watching.watchers,
-            more=(own_routes, admin_routes(admin), watching.routes),
+            more=(own_routes, admin_routes(admin), worker_routes, watching.routes),
             open_paths=watching.open_paths,
         )
         _protect(app, tenants, config.access, config.host)

@@ -10,6 +10,7 @@ from agentkit_runtime.api import create_app
 from agentkit_runtime.api.admin import AdminParts, Sampler, admin_routes, own_routes
 from agentkit_runtime.governing.gate import PressureGate
 from agentkit_runtime.governing.lifecycle import Lifecycle
+from agentkit_runtime.routing.worker import worker_routes
 from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
@@ -31,7 +32,7 @@ def serving_operated(service: ChatService, pace: Pace | None = None) -> Iterator
         authenticator=Keys(),
         gate=gate,
         lifecycle=lifecycle,
-        more=(admin_routes(parts), own_routes),
+        more=(admin_routes(parts), own_routes, worker_routes),
     )
     with ExitStack() as running:
         url, server = running.enter_context(serving_app(app))
