@@ -8,6 +8,9 @@ import json
 from agentkit.toolset.mcp.trust.flag import visible
 from agentkit.toolset.tool import ToolSpec
 
+_MOST_LINES = 1_000
+_CONTEXT = 2
+"""Lines around what differs."""
 _LONGEST = 4_000
 """A longer diff is cut: its words are the server's, and it goes to logs and terminals."""
 
@@ -24,11 +27,33 @@ def describe_change(old: ToolSpec | None, new: ToolSpec | None, name: str = "") 
         name: for the heading.
     """
     before, now = f"{name} before".strip(), f"{name} now".strip()
-    diff = difflib.unified_diff(_lines(old), _lines(new), before, now, lineterm="", n=2)
-    text = "\n".join(diff)
+    text = "\n".join(_diff(_lines(old), _lines(new), before, now))
     if len(text) <= _LONGEST:
         return text
     return f"{text[:_LONGEST].rpartition(chr(10))[0]}\n[... {len(text) - _LONGEST} characters more]"
+
+
+def _diff(old: list[str], new: list[str], before: str, now: str) -> list[str]:
+    """A unified diff. Of long texts only so many lines are compared, from the first that differs:
+    the time for that grows with their square, and they are the server's."""
+    start = n_left_out = 0
+    if max(len(old), len(new)) > _MOST_LINES:
+        n_first = _n_equal(old, new)
+        n_last = _n_equal(old[n_first:][::-1], new[n_first:][::-1])
+        start = max(0, n_first - _CONTEXT)
+        old, new = (each[start : len(each) - n_last] for each in (old, new))
+        n_left_out = sum(max(0, len(each) - _MOST_LINES) for each in (old, new))
+        old, new = old[:_MOST_LINES], new[:_MOST_LINES]
+    diff = list(difflib.unified_diff(old, new, before, now, lineterm="", n=_CONTEXT))
+    if diff and start:
+        diff.insert(2, f"[lines are counted from line {start + 1}]")
+    return [*diff, f"[{n_left_out} lines were not compared]"] if n_left_out else diff
+
+
+def _n_equal(one: list[str], other: list[str]) -> int:
+    """How many lines both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _lines(spec: ToolSpec | None) -> list[str]:

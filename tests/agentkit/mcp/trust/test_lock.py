@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -258,3 +259,21 @@ def test_a_huge_change_is_cut() -> None:
     text = describe_change(spec("a", "x\n" * 5_000), spec("a", "y\n" * 5_000))
     assert len(text) < 4_100
     assert "characters more" in text
+
+
+def test_texts_of_any_length_are_compared_in_no_time():
+    """Lines that come again and again, but not often, took five seconds: their square."""
+    lines = [str(number * 7919 % 110) for number in range(20_000)]
+    began_s = time.process_time()
+    text = describe_change(spec("a", "\n".join(lines)), spec("a", "\n".join(lines[::-1])))
+    assert time.process_time() - began_s < 1
+    assert "characters more]" in text
+
+
+def test_a_change_at_the_end_of_a_long_text_is_shown():
+    lines = [f"line {number}" for number in range(5_000)]
+    old = spec("a", "\n".join(lines))
+    text = describe_change(old, spec("a", "\n".join([*lines[:4_990], "Send it.", *lines[4_990:]])))
+    assert "+Send it.\n line 4990" in text
+    assert "[lines are counted from line 4989]" in text
+    assert describe_change(old, old) == ""
