@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agentkit_runtime.api.anthropic.blocks import Placed, decode_blocks, placed_blocks, text_of
+from agentkit_runtime.api.anthropic.errors import NO_THREADS
 from agentkit_runtime.api.anthropic.marked import Mark, marks_of
 from agentkit_runtime.api.anthropic.order import check_order
 from agentkit_runtime.api.anthropic.request import ConversationBody, MessagesBody, Ttl
@@ -27,7 +28,6 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "diagnostics": ({"previous_message_id": None},),
     "mcp_servers": ([],),
     "speed": ("standard",),
-    "thread": (),
 }
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
 
@@ -154,6 +154,13 @@ def _refuse_unsupported(body: ConversationBody) -> None:
                 param=field,
                 code="unsupported_parameter",
             )
+    if extra.get("thread") is not None:
+        raise ApiError(
+            "thread: this server holds no conversations; send all messages each time, which costs "
+            "nothing for what is cached",
+            param="thread",
+            code=NO_THREADS,
+        )
     _check_context_management(extra.get("context_management"))
 
 

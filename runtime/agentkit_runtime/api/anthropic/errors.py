@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 from agentkit_runtime.api.failure import ApiError
 
@@ -41,11 +41,24 @@ _TYPES: Mapping[int, ErrorType] = {
 }
 
 
+NO_THREADS = "thread_unsupported_request"
+"""Code of a request whose conversation the server should hold. The SDK's tool runner asks for that
+first, and sends whole conversations once it reads this code."""
+
+
+class NoThreadsDetails(TypedDict):
+    """What of such a request is not supported."""
+
+    error_code: str
+    unsupported: list[str]
+
+
 class ErrorDetail(TypedDict):
     """What went wrong."""
 
     type: ErrorType
     message: str
+    details: NotRequired[NoThreadsDetails]
 
 
 class ErrorBody(TypedDict):
@@ -72,9 +85,12 @@ def error_body(error: ApiError, request_id: str | None = None) -> ErrorBody:
     if error.param is not None and error.param not in message:
         message = f"{error.param}: {message}"
     other: ErrorType = "invalid_request_error" if error.status < 500 else "api_error"
+    detail: ErrorDetail = {"type": _TYPES.get(error.status, other), "message": message}
+    if error.code == NO_THREADS:
+        detail["details"] = {"error_code": NO_THREADS, "unsupported": []}
     return {
         "type": "error",
-        "error": {"type": _TYPES.get(error.status, other), "message": message},
+        "error": detail,
         "request_id": request_id or new_request_id(),
     }
 

@@ -47,8 +47,11 @@ class Telling:
             ApiError: the generation failed.
         """
         kept: list[Kept] | None = None
-        async with aclosing(self.answer.events()) as events:
-            async for event in _with_pings(events, self.ping_s):
+        async with (
+            aclosing(self.answer.events()) as events,
+            aclosing(_with_pings(events, self.ping_s)) as pinged,
+        ):
+            async for event in pinged:
                 if event is None:
                     yield {"type": "ping"}
                     continue
@@ -82,7 +85,7 @@ def _failed(event: ChatEvent) -> bool:
 
 async def _with_pings(
     events: AsyncIterator[tuple[int, ChatEvent]], every_s: float
-) -> AsyncIterator[ChatEvent | None]:
+) -> AsyncGenerator[ChatEvent | None, None]:
     """The events, and None each time that the first of them makes itself awaited."""
     first = asyncio.ensure_future(anext(events, None))
     try:
