@@ -39,7 +39,7 @@ def _diff(old: list[str], new: list[str], before: str, now: str) -> list[str]:
     start = n_left_out = 0
     if max(len(old), len(new)) > _MOST_LINES:
         n_first = _n_equal(old, new)
-        n_last = _n_equal(old[n_first:][::-1], new[n_first:][::-1])
+        n_last = max(0, _n_equal(old[n_first:][::-1], new[n_first:][::-1]) - _CONTEXT)
         start = max(0, n_first - _CONTEXT)
         old, new = (each[start : len(each) - n_last] for each in (old, new))
         n_left_out = sum(max(0, len(each) - _MOST_LINES) for each in (old, new))
