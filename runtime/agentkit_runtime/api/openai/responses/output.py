@@ -15,6 +15,7 @@ from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.encode import encode_logprobs, finish_reason
 from agentkit_runtime.api.openai.responses.wire import (
     CallItem,
+    EventLogprob,
     ItemStatus,
     MessageItem,
     OutputItem,
@@ -115,7 +116,7 @@ class ResponseOutput:
         part["logprobs"] += logprobs
         delta = self._in_part("response.output_text.delta")
         delta["delta"] = event.text
-        delta["logprobs"] = logprobs
+        delta["logprobs"] = _without_bytes(logprobs)
         return [*events, delta]
 
     def _thought(self, event: ReasoningDelta) -> list[StreamEvent]:
@@ -172,7 +173,7 @@ class ResponseOutput:
         elif item["type"] == "message":
             done = self._in_part("response.output_text.done")
             done["text"] = item["content"][0]["text"]
-            done["logprobs"] = list(item["content"][0]["logprobs"])
+            done["logprobs"] = _without_bytes(item["content"][0]["logprobs"])
             events += [done, self._part("response.content_part.done", item["content"][0])]
         else:
             done = self._in_part("response.reasoning_text.done")
@@ -265,3 +266,17 @@ def encode_usage(finished: ChatFinished) -> ResponseUsage:
 def _logprobs(logprobs: Sequence[ChatLogprob]) -> list[ContentLogprob]:
     encoded = encode_logprobs(logprobs)
     return [] if encoded is None else encoded["content"]
+
+
+def _without_bytes(logprobs: Sequence[ContentLogprob]) -> list[EventLogprob]:
+    """As events have them: only a whole part tells the bytes of tokens."""
+    return [
+        {
+            "token": item["token"],
+            "logprob": item["logprob"],
+            "top_logprobs": [
+                {"token": top["token"], "logprob": top["logprob"]} for top in item["top_logprobs"]
+            ],
+        }
+        for item in logprobs
+    ]

@@ -134,6 +134,19 @@ class ResponseDocument(TypedDict):
     user: str | None
 
 
+class EventTopLogprob(TypedDict):
+    """A token and its log-probability, in an event."""
+
+    token: str
+    logprob: float
+
+
+class EventLogprob(EventTopLogprob):
+    """A generated token, and what else could have stood there, in an event."""
+
+    top_logprobs: list[EventTopLogprob]
+
+
 class StreamEvent(TypedDict):
     """One event of a stream; which other fields it has depends on `type`."""
 
@@ -148,7 +161,7 @@ class StreamEvent(TypedDict):
     delta: NotRequired[str]
     text: NotRequired[str]
     arguments: NotRequired[str]
-    logprobs: NotRequired[list[ContentLogprob]]
+    logprobs: NotRequired[list[EventLogprob]]
 
 
 class Deleted(TypedDict):
