@@ -57,6 +57,7 @@ class McpConnection(ReadsContent):
         self._n_links = 0
         self._opening = asyncio.Lock()
         self._is_opened = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
         self._retry: asyncio.Task[None] | None = None
 
@@ -79,6 +80,7 @@ class McpConnection(ReadsContent):
             McpConnectError: a server that is required cannot be used.
         """
         self._is_opened = True
+        self._loop = asyncio.get_running_loop()
         if await self._lists.take_kept():
             return
         self.starter.backoff.reset()
@@ -257,6 +259,12 @@ class McpConnection(ReadsContent):
     async def _live_link(self) -> McpLink:
         """The live link. If there is none, one task starts the server and the others wait."""
         self._check_opened()
+        if self._loop is not asyncio.get_running_loop():
+            # Its answers would wake nobody here.
+            raise McpConnectError(
+                self.server.alias,
+                "is connected in another event loop; call it there, or connect it in this one too",
+            )
         async with self._opening:
             if self._is_closed:
                 raise self._closed_error()

@@ -274,3 +274,11 @@ def remember_pids(monkeypatch: pytest.MonkeyPatch, n: int) -> tuple[list[int], a
 
     monkeypatch.setattr(ServerProcess, "start", remembering)
     return pids, started
+
+
+async def test_a_call_from_another_event_loop_is_refused_at_once(server):
+    """It would wait for its whole time: the answer comes to the loop that has connected."""
+    async with asyncio.timeout(30), server("plain").connect() as connection:
+        output = await asyncio.to_thread(asyncio.run, connection.call("echo", {"text": "x"}))
+        assert "is connected in another event loop; call it there" in output.content
+        assert (await connection.call("echo", {"text": "x"})).content == "x"
