@@ -58,6 +58,9 @@ class Around:
             method=scope["method"] if scope["method"] in _METHODS else "OTHER",
             began_s=self._clock(),
         )
+        # FastAPI would trace by itself as soon as the process has a tracer provider, with whole
+        # URLs, and log exceptions with their texts; this is its own mark of a request to leave be.
+        scope["fastapi.telemetry"] = None
         scope["headers"] = [pair for pair in scope["headers"] if pair[0] != _NAME]
         scope["headers"].append((_NAME, exchange.request_id.encode()))
 

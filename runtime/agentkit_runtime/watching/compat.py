@@ -7,15 +7,14 @@ Names and meanings are vLLM's (`vllm/v1/metrics`) and SGLang's (`sglang/srt/metr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Sample
 
 from agentkit_runtime.watching.options import Compat
+from agentkit_runtime.watching.text_format import write_family
 
 _BOTH: Final = (
     "prompt_tokens",
@@ -69,7 +68,7 @@ _MORE_LABELS: Final[Mapping[Compat, Mapping[str, str]]] = MappingProxyType(
 """Labels that each of their metrics has."""
 
 
-class Page(Collector):
+class Page:
     """What `/metrics` shows: our families, each followed by its other name's."""
 
     def __init__(self, sources: Iterable[Collector], compat: Compat) -> None:
@@ -77,23 +76,12 @@ class Page(Collector):
         self._names = _NAMES[compat]
         self._labels = _MORE_LABELS[compat]
 
-    def collect(self) -> Iterator[Metric]:
-        """All families, without the creation times that the client library adds as series."""
+    def write(self) -> bytes:
+        """All families in Prometheus' text format."""
+        lines: list[str] = []
         for source in self._sources:
             for family in source.collect():
-                family.samples = [s for s in family.samples if not s.name.endswith("_created")]
-                yield family
+                write_family(lines, family, family.name, {})
                 if family.name in self._names:
-                    yield self._renamed(family, self._names[family.name])
-
-    def _renamed(self, family: Metric, name: str) -> Metric:
-        other = Metric(name, family.documentation, family.type)
-        other.samples = [
-            Sample(
-                name + sample.name.removeprefix(family.name),
-                {**sample.labels, **self._labels},
-                *sample[2:],
-            )
-            for sample in family.samples
-        ]
-        return other
+                    write_family(lines, family, self._names[family.name], self._labels)
+        return "".join(lines).encode()

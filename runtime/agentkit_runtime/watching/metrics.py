@@ -27,7 +27,7 @@ REQUEST_BUCKETS: Final = (
 
 TOKEN_BUCKETS: Final = tuple(float(2**power) for power in range(21))
 
-MAX_LABELS: Final = 200
+MAX_LABELS: Final = 100
 """Most values of a label that a client or an operator can make up; further ones are `OTHER`."""
 
 OTHER: Final = "other"

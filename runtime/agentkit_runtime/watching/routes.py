@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from agentkit_runtime.watching.watching import Watching
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-"""Prometheus' text format, whatever a scraper would rather have: the client library's OpenMetrics
-writer turns the colon in other servers' names into `_`."""
+"""Prometheus' text format, whatever a scraper would rather have."""
 
 After = Annotated[int, Query(ge=0, description="Only requests with greater numbers.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.exposition import generate_latest
 
 from agentkit_runtime.governing.pressure import PressureLimits, pressure_of
 from agentkit_runtime.watching.around import Around
@@ -117,4 +116,4 @@ class Watching:
 
     def metrics(self) -> bytes:
         """All metrics, in Prometheus' text format."""
-        return generate_latest(self._page)
+        return self._page.write()

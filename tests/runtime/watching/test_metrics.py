@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from agentkit_runtime.watching import WatchOptions
-from agentkit_runtime.watching.compat import SGLANG, VLLM
+from agentkit_runtime.watching.compat import SGLANG, VLLM, Page
 
 from .conftest import MakeWatched, Watched
 
@@ -103,7 +104,7 @@ def test_names_of_another_server_stand_beside_ours(
 
 
 def test_names_keep_their_colon_whatever_prometheus_would_accept(watched: Watched) -> None:
-    """The client library's OpenMetrics writer would make `vllm_...` of them."""
+    """OpenMetrics 1.0 has no colons: the client library's writer would make `vllm_...` of them."""
     wanted = "application/openmetrics-text;version=1.0.0;q=0.75,text/plain;version=0.0.4;q=0.5"
     answer = watched.client.get("/metrics", headers={"accept": wanted})
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -125,3 +126,14 @@ def test_labels_that_others_can_make_up_are_bounded(watched: Watched) -> None:
     assert "made-up" not in text
     assert "BREW" not in text
     assert Numbers(watched)("agentkit_http_responses_total", route="none", status="404") == 31
+
+
+def test_the_page_says_what_the_client_library_would_write() -> None:
+    registry = CollectorRegistry()
+    odd = 'a "quoted" back\\slash\nline'
+    Counter("c", odd, ("label",), registry=registry).labels(odd).inc(3)
+    Gauge("g", "No labels.", registry=registry).set(float("inf"))
+    Histogram("h", "Buckets.", ("x",), buckets=(0.5, 1.0), registry=registry).labels("y").observe(1)
+    theirs = text_string_to_metric_families(generate_latest(registry).decode())
+    ours = text_string_to_metric_families(Page((registry,), "none").write().decode())
+    assert list(ours) == [family for family in theirs if not family.name.endswith("_created")]
