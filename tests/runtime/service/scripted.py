@@ -18,6 +18,7 @@ from agentkit_runtime.attention.plan import AttentionPlan, CausalPart, Lane, Rea
 from agentkit_runtime.engine import Engine
 from agentkit_runtime.kv.namespace import Identity
 from agentkit_runtime.kv.pool import KvStorage
+from agentkit_runtime.kv.tiers.base import Tiers
 from agentkit_runtime.load import LoadedModel, build_core
 from agentkit_runtime.model.config import ModelConfig
 from agentkit_runtime.text.template import ChatTemplate
@@ -194,11 +195,13 @@ def scripted_model(
     n_slots: int = 4096,
     max_position: int = 100_000,
     kv_events: int | None = None,
+    tiers: Callable[[KvStorage], Tiers] | None = None,
 ) -> Iterator[LoadedModel]:
     """A loaded model whose engine runs until the block ends."""
     config = tiny_config(tokenizer.vocab_size, max_position)
     decoder = ScriptedDecoder(config, next_token)
-    with Engine(build_core(decoder, n_slots=n_slots, kv_events=kv_events)) as engine:  # type: ignore[arg-type]
+    core = build_core(decoder, n_slots=n_slots, kv_events=kv_events, tiers=tiers)  # type: ignore[arg-type]
+    with Engine(core) as engine:
         yield LoadedModel(
             label="scripted",
             engine=engine,
