@@ -6,7 +6,7 @@ It goes around the whole application, so that what its middleware refuses is see
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,7 @@ class Around:
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 exchange.status = message["status"]
-                message = {**message, "headers": _with_id(message["headers"], exchange)}
+                message = {**message, "headers": _with_id(message.get("headers", ()), exchange)}
             await send(message)
 
         self._metrics.began()
@@ -98,7 +98,9 @@ def route_of(scope: Scope) -> str:
     return str(getattr(scope.get("route"), "path", "none"))
 
 
-def _with_id(headers: list[tuple[bytes, bytes]], exchange: Exchange) -> list[tuple[bytes, bytes]]:
+def _with_id(
+    headers: Iterable[tuple[bytes, bytes]], exchange: Exchange
+) -> list[tuple[bytes, bytes]]:
     kept = [pair for pair in headers if pair[0].lower() != _NAME]
     return [*kept, (_NAME, exchange.request_id.encode())]
 

@@ -57,8 +57,9 @@ class Tracing:
             trace.get_tracer_provider(), trace.ProxyTracerProvider
         ):
             _LOG.warning(
-                "requests are traced, but no tracer provider is set up, so the spans go nowhere; "
-                "start the server with opentelemetry-instrument"
+                "requests are traced, but no tracer provider is set up, so the spans go nowhere: "
+                "install opentelemetry-distro and an exporter, and start the server with "
+                "opentelemetry-instrument"
             )
         self._model = model
         self._tracer = trace.get_tracer("agentkit_runtime", tracer_provider=tracer_provider)
