@@ -416,6 +416,7 @@ def test_two_processes_with_one_cache_file_read_while_the_other_writes(root, fol
     one, other = made(root, folder, file), made(root, folder, file)
     before = one.search("tea")
     with closing(other._index._connected()) as writer, writer.turn("writes", 20.0):
+        assert writer.one("PRAGMA journal_mode") == ("wal",)
         writer.execute("DELETE FROM files")
         assert one.search("tea") == before
     assert "nothing found" in one.search("tea")
