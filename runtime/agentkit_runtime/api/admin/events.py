@@ -8,6 +8,7 @@ told of the gap.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -83,7 +84,8 @@ class Wakeup:
         """There is something new. A subscriber of `kv.events.EventLog`."""
         if not self._rung:  # once is enough until the reader looks
             self._rung = True
-            self._loop.call_soon_threadsafe(self._awake.set)
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more
+                self._loop.call_soon_threadsafe(self._awake.set)
 
     def clear(self) -> None:
         """The reader is about to look."""
