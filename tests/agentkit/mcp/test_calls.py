@@ -228,7 +228,7 @@ async def test_a_message_that_cannot_be_written_ends_all_calls_at_once_and_the_n
         await call(connection, "state")
         started = time.monotonic()
         with pytest.raises(MCPError):
-            await connection._link.request("\ud800", {}, 20)
+            await connection._link.request("odd", {"value": object()}, 20)
         assert "could not be sent a message" in (await waiting).content
         assert time.monotonic() - started < 5
         assert (await call(connection, "echo", text="anew")).content == "anew"
