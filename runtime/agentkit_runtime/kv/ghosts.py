@@ -27,7 +27,7 @@ never seen  nothing that is cached goes on there
 """
 
 GHOST_TOKENS = 32
-"""Tokens of a block. Smaller ones cost more time: about 0.5 us a block at each end of a request."""
+"""Tokens of a block. Smaller ones cost more time: about 0.3 us a block at each end of a request."""
 
 KEPT_S = 600.0
 """Seconds after its last use at which a ghost is forgotten: what comes back later was idle."""
