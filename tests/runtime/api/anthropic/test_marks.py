@@ -96,7 +96,7 @@ def test_two_lifetimes_are_counted_apart(served: Served, client: anthropic.Anthr
 
     assert {pin.ttl_s for pin in pins(served)} == {300, 3600}
     assert min(hour, minutes) > 40
-    assert rest < 8  # the end of the turn and the beginning of the answer
+    assert 3 <= rest < 8  # the beginning of the answer is behind the mark
 
 
 def test_a_mark_on_tools_keeps_the_front_that_they_are_in(

@@ -292,6 +292,14 @@ def test_blocks_become_the_messages_of_a_template() -> None:
     ]
 
 
+def test_neighbouring_assistant_messages_are_one_turn_and_users_stay_apart() -> None:
+    messages = [user("a"), user("b"), assistant("c"), assistant(text("d")), user("e")]
+
+    shown = decoded(messages=messages).chat.messages
+
+    assert [message.content for message in shown] == ["a", "b", "cd", "e"]
+
+
 def test_a_document_says_its_title_context_and_text() -> None:
     source = {"type": "content", "content": [text("One."), text("Two.")]}
     document = {"type": "document", "title": "T", "context": "C", "source": source}
