@@ -9,6 +9,7 @@ import pytest
 from agentkit_runtime.watching import WatchOptions
 from agentkit_runtime.watching.last import MAX_TENANTS, LastRequests
 from agentkit_runtime.watching.record import RequestRecord
+from tests.runtime.service.scripted import wait_until
 
 from .conftest import Keys, MakeWatched, Watched, as_
 
@@ -73,8 +74,7 @@ def test_a_client_that_vanishes_leaves_an_aborted_request(watched: Watched) -> N
     ) as answer:
         lines = answer.iter_lines()
         next(line for line in lines if "Once" in line)
-    while watched.watching.last.page()["last"] == n_before:  # the server finds out by itself
-        watched.client.get("/health")
+    wait_until(lambda: watched.watching.last.page()["last"] > n_before)
     gone = watched.rows(limit=1)[0]
     assert (gone["outcome"], gone["status"], gone["finish"]) == ("gone", 499, ["abort"])
     assert gone["ttft_s"] > 0
