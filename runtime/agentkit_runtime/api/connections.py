@@ -54,8 +54,9 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # Without a buffer of its own, what is not read is known at once.
-        transport.set_write_buffer_limits(high=0)
+        # Without a buffer of its own, what is not read is known at once. Not 0: transports of TLS
+        # pause at the limit and not above it, and so would pause with nothing in the buffer.
+        transport.set_write_buffer_limits(high=1)
         _probe(transport.get_extra_info("socket"), self.limits.stall_s)
         self._wait_for_headers()
 
