@@ -8,7 +8,7 @@ from agentkit_runtime.text.tokenizer import Tokenizer
 
 SHOWN_SPECIAL_TEXTS = frozenset(
     {
-        *("[TOOL_CALLS]", "<tool_call>", "</tool_call>"),
+        *("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<tool_call>", "</tool_call>"),
         *("<think>", "</think>", "[THINK]", "[/THINK]"),
     }
 )

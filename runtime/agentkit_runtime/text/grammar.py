@@ -245,12 +245,13 @@ def _call_rules(
     kinds = " | ".join(f"call_{i}" for i, _ in tools)
     rules = [
         f"calls: {text(tool_format.opening)} call{more} {text(tool_format.closing)}",
-        f"call: {text(tool_format.before)} ({kinds}) {text('}' + tool_format.after)}",
+        f"call: {text(tool_format.before)} ({kinds}) {text(tool_format.tail)}",
     ]
     for i, tool in tools:
         arguments = lark_schema(_arguments_schema(i, tool))
         # Plain: a tool's name comes from outside and must not become a control token.
-        rules += [f"call_{i}: {lark_plain(tool_format.head(tool.name))} arguments_{i}"]
+        head = f"{lark_plain(tool_format.head(tool.name))} {text(tool_format.arguments_tag)}"
+        rules += [f"call_{i}: {head} arguments_{i}"]
         rules += [f"arguments_{i}: {arguments}"]
     return rules
 

@@ -266,7 +266,7 @@ class Renderer:
 
     def _call_id(self, call_id: str) -> str:
         """Mistral's templates refuse ids that do not have nine letters or digits."""
-        if self.tool_format.name != "mistral" or (len(call_id) == 9 and call_id.isalnum()):
+        if self.tool_format.trigger != "[TOOL_CALLS]" or (len(call_id) == 9 and call_id.isalnum()):
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from agentkit_runtime.text.template import ChatTemplate
 
-FormatName = Literal["hermes", "llama3", "mistral"]
+FormatName = Literal["hermes", "llama3", "mistral", "mistral_args"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,8 @@ class ToolFormat:
     """The texts around tool calls.
 
     A message with calls is: content, `gap` if there is content, `opening`, the calls with
-    `separator` between them, `closing`. Each call is `before`, a JSON object, `after`.
+    `separator` between them, `closing`. Each call is `before`, a JSON object, `after`; with
+    `arguments_tag` the object is only the arguments, and the name and that tag stand before it.
     """
 
     name: FormatName
@@ -34,13 +35,22 @@ class ToolFormat:
     allows_parallel: bool = True
     is_whole_message: bool = False
     """A call is the whole message, so text that does not begin like one holds none."""
+    arguments_tag: str = ""
+    """Stands between a call's name and its arguments, where they are not one JSON object."""
 
     def call_text(self, name: str, arguments: str) -> str:
         """One call. `arguments` is JSON text and is not changed."""
-        return f"{self.before}{self.head(name)}{arguments}}}{self.after}"
+        return f"{self.before}{self.head(name)}{self.arguments_tag}{arguments}{self.tail}"
+
+    @property
+    def tail(self) -> str:
+        """A call from behind its arguments on."""
+        return self.after if self.arguments_tag else f"}}{self.after}"
 
     def head(self, name: str) -> str:
-        """A call's JSON object up to its arguments."""
+        """A call up to its arguments, or to the tag before them."""
+        if self.arguments_tag:
+            return name
         return f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{self.arguments_key}": '
 
 
@@ -74,8 +84,18 @@ MISTRAL = ToolFormat(
 )
 """`[TOOL_CALLS]` and a JSON array: Mistral."""
 
+MISTRAL_ARGS = ToolFormat(
+    name="mistral_args",
+    arguments_key="arguments",
+    trigger="[TOOL_CALLS]",
+    before="[TOOL_CALLS]",
+    arguments_tag="[ARGS]",
+)
+"""`[TOOL_CALLS]`, a name, `[ARGS]` and the arguments, for each call: Mistral's models since 2025
+(tokenizers v11 and v13), such as Mistral Small 3.2, Devstral and Magistral."""
+
 TOOL_FORMATS: Mapping[FormatName, ToolFormat] = MappingProxyType(
-    {tool_format.name: tool_format for tool_format in (HERMES, LLAMA3, MISTRAL)}
+    {tool_format.name: tool_format for tool_format in (HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS)}
 )
 
 
@@ -84,7 +104,7 @@ def tool_format_for(template: ChatTemplate) -> ToolFormat:
     if not template.traits.supports_tools:
         return HERMES
     if "[TOOL_CALLS]" in template.source:
-        return MISTRAL
+        return MISTRAL_ARGS if "[ARGS]" in template.source else MISTRAL
     if "<tool_call>" not in template.source and '"parameters"' in template.source:
         return LLAMA3
     return HERMES

@@ -18,6 +18,7 @@ from agentkit_runtime.text.tool_formats import (
     HERMES,
     LLAMA3,
     MISTRAL,
+    MISTRAL_ARGS,
     TOOL_FORMATS,
     FormatName,
     ToolFormat,
@@ -28,6 +29,7 @@ __all__ = [
     "HERMES",
     "LLAMA3",
     "MISTRAL",
+    "MISTRAL_ARGS",
     "TOOL_FORMATS",
     "FormatName",
     "ToolCallParser",
@@ -155,7 +157,8 @@ class ToolCallParser:
 
     def _called_name(self, head: re.Match[str]) -> str | None:
         """The name in a call's head; None if it names nothing that may be called."""
-        name: str = json.loads(f'"{head["name"]}"')
+        written = head["name"]
+        name: str = json.loads(f'"{written}"') if self._shape.has_json_names else written
         return name if self._callable_names is None or name in self._callable_names else None
 
     def _read_arguments(self, events: list[ChatEvent]) -> bool:
@@ -230,6 +233,7 @@ class _Shape:
     """From behind the arguments to the end of the call."""
     next_head: Pattern | None = None
     list_end: Pattern | None = None
+    has_json_names: bool = True
 
 
 @cache
@@ -258,6 +262,13 @@ def _shape(name: FormatName) -> _Shape:
                 next_head=Pattern([SPACE, *literal(","), *head]),
                 list_end=Pattern([SPACE, *literal("]")]),
             )
+        case "mistral_args":
+            return _Shape(
+                marker="[TOOL_CALLS]",
+                first_head=Pattern(_tagged_head_parts()),
+                tails=(Pattern([]),),
+                has_json_names=False,
+            )
         case _:
             assert_never(name)
 
@@ -270,6 +281,20 @@ def _head_parts() -> list[Part]:
         *[*quoted("name", _MAX_NAME_CHARS), SPACE, *literal(","), SPACE],
         *[*keys, SPACE, *literal(":"), SPACE, Part(r"(?=\{)", "")],
     ]
+
+
+def _tagged_head_parts() -> list[Part]:
+    """`name[ARGS]`, in some versions with an id: `name[CALL_ID]abcdefghi[ARGS]`."""
+    tag, inside = "[CALL_ID]", "[a-zA-Z0-9]"
+    begun = "|".join(re.escape(tag[:k]) for k in range(len(tag)))
+    identified = Part(
+        rf"(?:{re.escape(tag)}{inside}{{9}})?", rf"(?:{begun}|{re.escape(tag)}{inside}{{0,9}})"
+    )
+    letters = r"[^\[\]\x00-\x1f]"
+    name = Part(
+        rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
+    )
+    return [SPACE, name, identified, *literal("[ARGS]"), SPACE, Part(r"(?=\{)", "")]
 
 
 def _beginnings() -> str:

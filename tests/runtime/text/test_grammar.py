@@ -29,6 +29,7 @@ from agentkit_runtime.text.toolcalls import (
     HERMES,
     LLAMA3,
     MISTRAL,
+    MISTRAL_ARGS,
     TOOL_FORMATS,
     ToolCallParser,
     ToolFormat,
@@ -507,6 +508,13 @@ def test_mistral_calls_share_one_list(
     grammar = compiled(smollm2_compiler, request(choice="required", parallel=True), MISTRAL)
     text = '[TOOL_CALLS] [{"name": "now", "arguments": {}}, {"name": "now", "arguments": {}}]'
     assert accepts(smollm2, grammar, text)
+
+
+def test_mistrals_newer_calls_each_have_their_own_mark(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler
+) -> None:
+    grammar = compiled(smollm2_compiler, request(choice="required", parallel=True), MISTRAL_ARGS)
+    assert accepts(smollm2, grammar, "[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]now[ARGS]{}")
 
 
 def test_forgotten_grammars_are_compiled_again(

@@ -15,6 +15,7 @@ from agentkit_runtime.text.toolcalls import (
     HERMES,
     LLAMA3,
     MISTRAL,
+    MISTRAL_ARGS,
     TOOL_FORMATS,
     ToolCallParser,
     ToolFormat,
@@ -87,6 +88,15 @@ CASES: list[tuple[ToolFormat, str, Folded]] = [
         ("ok ", [("f", "{}"), ("g", '{"a": []}')]),
     ),
     (MISTRAL, "[TOOL_CALLS] nothing", ("[TOOL_CALLS] nothing", [])),
+    (MISTRAL_ARGS, f"[TOOL_CALLS]weather[ARGS]{A}", ("", [("weather", A)])),
+    (
+        MISTRAL_ARGS,
+        'ok[TOOL_CALLS]f[CALL_ID]abcDEF123[ARGS]{}[TOOL_CALLS]g.h[ARGS] {"a": []} so',
+        ("ok so", [("f", "{}"), ("g.h", '{"a": []}')]),
+    ),
+    (MISTRAL_ARGS, "[TOOL_CALLS]two\nlines[ARGS]{}", ("[TOOL_CALLS]two\nlines[ARGS]{}", [])),
+    (MISTRAL_ARGS, "[TOOL_CALLS]f[CALL_ID]abc", ("[TOOL_CALLS]f[CALL_ID]abc", [])),
+    (MISTRAL_ARGS, '[TOOL_CALLS]f[ARGS]{"a": "b', ("", [("f", '{"a": "b')])),
     (
         MISTRAL,
         '[TOOL_CALLS] [{"name": "f", "arguments": {}}; x',
@@ -221,6 +231,7 @@ def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None
     assert tool_format_for(ChatTemplate(llama.replace('"arguments"', '"parameters"'))) is LLAMA3
     mistral = templates.QWEN.replace("<tool_call>\\n", "[TOOL_CALLS] [")
     assert tool_format_for(ChatTemplate(mistral)) is MISTRAL
+    assert tool_format_for(ChatTemplate(mistral + "{#- [ARGS] #}")) is MISTRAL_ARGS
 
 
 FORBIDDEN = [
