@@ -164,7 +164,7 @@ class Answering:
             watches.closed(error)
             raise
         ticket.opened()
-        answer = Answer(streams, ticket, watches, self._open.discard)
+        answer = Answer(chat, streams, ticket, watches, self._open.discard)
         self._open.add(answer)
         return answer
 
@@ -181,11 +181,14 @@ class Answer:
 
     def __init__(
         self,
+        chat: ChatRequest,
         streams: Sequence[ChatStream],
         ticket: Ticket,
         watches: Watches,
         on_close: Callable[[Answer], None],
     ) -> None:
+        self.chat = chat
+        """What is answered: the caller's, labelled and bounded."""
         self._streams = streams
         self._ticket = ticket
         self._watches = watches

@@ -41,8 +41,8 @@ class MessageEncoder:
 
     id: str
     model: str
-    max_tokens: int
-    """As the request said: an answer that ends sooner for its length has filled the context."""
+    context_tokens: int
+    """The most tokens of a prompt and its answer: an answer that is cut off there says so."""
     shows_thinking: bool = True
     """False: blocks of thinking are told without their text."""
     _n_blocks: int = field(default=0, init=False)
@@ -94,7 +94,7 @@ class MessageEncoder:
 
     def end(self, finished: ChatFinished, usage: Usage) -> list[StreamEvent]:
         """The last events. Raises `ApiError` when the generation failed."""
-        reason = stop_reason(finished, self.max_tokens)
+        reason = stop_reason(finished, self.context_tokens)
         return [
             {
                 "type": "message_delta",
@@ -132,13 +132,14 @@ class MessageEncoder:
         return events
 
 
-def stop_reason(finished: ChatFinished, max_tokens: int) -> StopReason:
+def stop_reason(finished: ChatFinished, context_tokens: int) -> StopReason:
     """Anthropic's reason. Raises `ApiError` for the two ends that are failures."""
     match finished.reason:
         case "stop":
             return "end_turn" if finished.stop is None else "stop_sequence"
         case "length":
-            filled = finished.stats.completion_tokens < max_tokens
+            n_tokens = finished.stats.prompt_tokens + finished.stats.completion_tokens
+            filled = n_tokens >= context_tokens
             return "model_context_window_exceeded" if filled else "max_tokens"
         case "tool_calls":
             return "tool_use"

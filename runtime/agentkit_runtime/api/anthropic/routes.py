@@ -22,7 +22,6 @@ from agentkit_runtime.api.anthropic.wire import ModelInfo, ModelPage, StreamEven
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.dialect import ANTHROPIC
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.labels import labelled
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import ClientGone, EventStream, event, while_connected
 from agentkit_runtime.marks import Mark
@@ -119,15 +118,20 @@ class AnthropicRoutes:
     async def _open(
         self, body: MessagesBody, decoded: Decoded, request: Request, message_id: str
     ) -> Telling:
-        site, caller = self._site, require_user(request)
-        chat = dataclasses.replace(decoded.chat, tenant=caller.tenant)
+        site = self._site
         marks = [Mark(front.conversation, _TTL_S[front.ttl]) for front in decoded.fronts]
+        answer = await site.open(request, decoded.chat, id=message_id)
+        thinking = body.thinking
         return Telling(
-            answer=await site.open(request, chat, id=message_id),
-            encoder=_encoder(body, message_id, site.model),
+            answer=answer,
+            encoder=MessageEncoder(
+                id=message_id,
+                model=site.model,
+                context_tokens=site.service.context_tokens,
+                shows_thinking=thinking is None or thinking.display != "omitted",
+            ),
             fronts=decoded.fronts,
-            keep=lambda ids: site.service.marks.keep(chat, ids, marks),
-            priority=labelled(chat, request.headers).priority,
+            keep=lambda ids: site.service.marks.keep(answer.chat, ids, marks),
         )
 
     def _model(self, name: str) -> ModelInfo:
@@ -142,16 +146,6 @@ class AnthropicRoutes:
             "max_input_tokens": n_context,
             "max_tokens": n_context,
         }
-
-
-def _encoder(body: MessagesBody, message_id: str, model: str) -> MessageEncoder:
-    thinking = body.thinking
-    return MessageEncoder(
-        id=message_id,
-        model=model,
-        max_tokens=body.max_tokens,
-        shows_thinking=thinking is None or thinking.display != "omitted",
-    )
 
 
 async def _sent(telling: Telling, request_id: str) -> AsyncIterator[bytes]:

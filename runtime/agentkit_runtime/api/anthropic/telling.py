@@ -18,7 +18,6 @@ from agentkit_runtime.api.anthropic.usage import Kept, usage_of
 from agentkit_runtime.api.anthropic.wire import StreamEvent, Usage
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent, ChatFinished
-from agentkit_runtime.types import Priority
 
 PING_S = 10.0
 """How often a client is told that it is still waited for its prompt: some give up in silence."""
@@ -35,7 +34,6 @@ class Telling:
     encoder: MessageEncoder
     fronts: tuple[Front, ...]
     keep: Keep
-    priority: Priority
     ping_s: float = PING_S
     usage: Usage | None = None
     """What is known so far."""
@@ -60,12 +58,12 @@ class Telling:
                     begun = self.answer.streams[0].begun or stats
                     assert begun is not None, "the first event comes with, or behind, a token"
                     kept = [] if _failed(event) else await self._kept()
-                    self.usage = usage_of(begun, kept, self.priority)
+                    self.usage = usage_of(begun, kept, self.answer.chat.priority)
                     yield self.encoder.start(self.usage)
                 for told in self.encoder.encode(event):
                     yield told
                 if isinstance(event, ChatFinished):
-                    self.usage = usage_of(event.stats, kept, self.priority)
+                    self.usage = usage_of(event.stats, kept, self.answer.chat.priority)
                     for told in self.encoder.end(event, self.usage):
                         yield told
 

@@ -35,7 +35,9 @@ def finished(reason: Any = "stop", **more: Any) -> ChatFinished:
 def stream(
     *events: ChatEvent, last: ChatFinished | None = None, shows_thinking: bool = True
 ) -> list[StreamEvent]:
-    encoder = MessageEncoder(id="msg_1", model="m", max_tokens=7, shows_thinking=shows_thinking)
+    encoder = MessageEncoder(
+        id="msg_1", model="m", context_tokens=99, shows_thinking=shows_thinking
+    )
     last = last or finished()
     told = [encoder.start(USAGE)]
     for event in (*events, last):
@@ -133,8 +135,8 @@ def test_reasons_are_anthropics(last: ChatFinished, reason: str, sequence: str |
     assert (ended.stop_reason, ended.stop_sequence) == (reason, sequence)
 
 
-def test_an_answer_that_is_shorter_than_asked_for_has_filled_the_context() -> None:
-    encoder = MessageEncoder(id="msg_1", model="m", max_tokens=8)
+def test_an_answer_that_ends_with_the_context_says_so() -> None:
+    encoder = MessageEncoder(id="msg_1", model="m", context_tokens=16)
 
     (told, _) = encoder.end(finished("length"), USAGE)
 

@@ -17,11 +17,11 @@ import pytest
 from agentkit_runtime.api.anthropic.encode import MessageEncoder
 from agentkit_runtime.api.anthropic.telling import Telling
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.chat import ChatEvent, ChatFinished, ContentDelta
+from agentkit_runtime.chat import ChatEvent, ChatFinished, ChatMessage, ChatRequest, ContentDelta
 from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
-from agentkit_runtime.types import Priority, RequestStats
+from agentkit_runtime.types import RequestStats
 from tests.runtime.api.anthropic.cases import HELLO, assistant, user
 from tests.runtime.api.anthropic.test_usage import stats
 from tests.runtime.api.serving import Served, serving
@@ -35,6 +35,10 @@ class LateAnswer:
     found: list[ChatEvent]
     go: asyncio.Event
     begun: RequestStats
+
+    @property
+    def chat(self) -> ChatRequest:
+        return ChatRequest(messages=(ChatMessage(role="user", content="a"),))
 
     @property
     def streams(self) -> list[LateAnswer]:
@@ -52,10 +56,9 @@ def telling(answer: LateAnswer) -> Telling:
 
     return Telling(
         answer=answer,  # type: ignore[arg-type]
-        encoder=MessageEncoder(id="msg_1", model="m", max_tokens=7),
+        encoder=MessageEncoder(id="msg_1", model="m", context_tokens=99),
         fronts=(),
         keep=keep,
-        priority=Priority.NORMAL,
         ping_s=0.001,
     )
 
