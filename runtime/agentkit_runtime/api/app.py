@@ -80,7 +80,9 @@ def create_app(
     app.state.site = site
     _install_error_handlers(app)
     app.include_router(AnthropicRoutes(site).router)  # first: its /v1/models has a header to tell
-    app.include_router(OpenAiRoutes(site).router)
+    openai = OpenAiRoutes(site)
+    app.include_router(openai.router)
+    app.state.responses = openai.responses.store
     app.include_router(TokenRoutes(site).router)
     for group in more:
         app.include_router(group(site))

@@ -319,3 +319,14 @@ def test_a_schema_that_cannot_be_enforced_names_its_own_field(served: Served) ->
     status, param, _ = refusal(served, text={"format": form})
 
     assert (status, param) == (400, "text.format.schema")
+
+
+def test_rendered_ids_are_those_of_the_real_request(served: Served) -> None:
+    first = answered(served)
+    for fields in ({"input": "sunny"}, {"input": "sunny", "previous_response_id": first.id}):
+        body = {"model": "scripted", **fields}
+        rendered = httpx2.post(f"{served.url}/v1/responses/render", json=body).json()
+        usage = answered(served, **fields).usage
+
+        assert usage is not None
+        assert len(rendered["token_ids"]) == usage.input_tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from agentkit_runtime.api.openai.responses.decode import Decoded, decode
 from agentkit_runtime.api.openai.responses.echo import begun_response, input_documents
 from agentkit_runtime.api.openai.responses.output import ResponseOutput
 from agentkit_runtime.api.openai.responses.request import ResponseBody
-from agentkit_runtime.api.openai.responses.store import ResponseStore, StoredResponse
+from agentkit_runtime.api.openai.responses.store import Conversation, ResponseStore, StoredResponse
 from agentkit_runtime.api.openai.responses.wire import (
     Deleted,
     ItemDocument,
@@ -50,6 +51,7 @@ class ResponseRoutes:
         one = "/{response_id}"
         for path, method, endpoint, documented in (
             ("", "POST", self.create_response, answers(streamed=True)),
+            ("/render", "POST", self.render_response, FAILURES),
             (one, "GET", self.get_response, FAILURES),
             (one, "DELETE", self.delete_response, FAILURES),
             (f"{one}/input_items", "GET", self.list_input_items, FAILURES),
@@ -95,6 +97,24 @@ class ResponseRoutes:
             return await while_connected(request.receive, self._whole(request, running))
         except ClientGone:
             return Response(status_code=CLIENT_GONE_STATUS)
+
+    async def render_response(self, body: ResponseBody, request: Request) -> dict[str, list[int]]:
+        """The ids of the prompt that the request with this body would have."""
+        tenant = require_user(request).tenant
+        self._site.check_model(body.model)
+        decoded = decode(
+            body,
+            self._continued(tenant, body.previous_response_id),
+            request_id="render",
+            service=self._site.service,
+        )
+        chat = dataclasses.replace(decoded.chat, tenant=tenant)
+        return {"token_ids": list(await self._site.service.marks.prompt_ids(chat))}
+
+    def _continued(self, tenant: str, response_id: str | None) -> Conversation | None:
+        if response_id is None:
+            return None
+        return self.store.get(tenant, response_id, param="previous_response_id").conversation
 
     async def get_response(
         self, response_id: str, request: Request, stream: bool = False
