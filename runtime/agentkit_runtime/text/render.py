@@ -25,6 +25,7 @@ from agentkit_runtime.text.message_order import (
     with_system_in_user,
     with_users_joined,
 )
+from agentkit_runtime.text.reasoning import opens_reasoning, reasoning_tags
 from agentkit_runtime.text.recent import Recent
 from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.template import TEMPLATE_OPTIONS, ChatTemplate
@@ -147,6 +148,8 @@ class Renderer:
             options=request.template_options,
         )
         prefill = request.prefill if add_generation_prompt else ""
+        if prefill:
+            self._require_no_thinking(text)
         needs_mark = tools.needs_mark or self.tokenizer.marker.needs_mark(prefill)
         return Written(
             marked_text=text + self.tokenizer.marker.mark(prefill, mark),
@@ -154,6 +157,16 @@ class Renderer:
             front=front,
             warnings=tuple(warnings),
         )
+
+    def _require_no_thinking(self, text: str) -> None:
+        """Refuse a given beginning where the prompt has begun the reply's thinking."""
+        tags = reasoning_tags(self.template.source)
+        if tags is not None and opens_reasoning(text, tags):
+            raise RequestRejected(
+                "this model thinks before it answers, so its answer cannot begin as given; switch "
+                "thinking off, or leave the answer's beginning out",
+                field="prefill",
+            )
 
     def losses(self, text: str) -> tuple[str, ...]:
         """A warning if the vocabulary cannot write all of `text`."""

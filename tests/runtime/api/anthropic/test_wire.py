@@ -18,7 +18,9 @@ from agentkit_runtime.api.anthropic.encode import MessageEncoder
 from agentkit_runtime.api.anthropic.telling import Telling
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent, ChatFinished, ChatMessage, ChatRequest, ContentDelta
+from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.service import ChatService
+from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.types import RequestStats
@@ -229,3 +231,17 @@ def test_a_turn_that_went_on_from_a_beginning_is_read_again(
     assert second.usage.cache_read_input_tokens >= (
         used.cache_read_input_tokens + used.input_tokens + used.output_tokens - 1
     )
+
+
+def test_an_answer_that_begins_with_thinking_cannot_begin_otherwise(
+    smollm2_text: tuple[Tokenizer, ChatTemplate],
+) -> None:
+    tokenizer, template = smollm2_text
+    thinking = ChatTemplate(
+        template.source + "{% if add_generation_prompt %}<think>{% endif %}{# </think> #}"
+    )
+    chat = ChatRequest(messages=(ChatMessage(role="user", content="hello"),), prefill="So")
+
+    with pytest.raises(RequestRejected, match="switch thinking off"):
+        Renderer(tokenizer, thinking).render(chat)
+    assert Renderer(tokenizer, template).render(chat).text.endswith("assistant\nSo")
