@@ -182,8 +182,9 @@ class AdminRoutes:
         """Forget what a selector names; with `dry_run` only say what that would be."""
         return await self._actions.prune(body, body.tenant)
 
-    async def flush(self, body: bodies.Flush) -> FlushDocument:
-        """Forget all of a tenant, or all there is."""
+    async def flush(self, body: bodies.Flush, request: Request) -> FlushDocument:
+        """Forget all of a tenant, or all there is: what is cached, and stored responses."""
+        request.app.state.responses.forget(body.tenant)
         if body.tenant is None:
             return {"freed_tokens": await self._steering.clear()}
         report = await self._site.service.prefixes.prune(ByTenant(body.tenant))

@@ -122,3 +122,16 @@ def test_after_the_key_was_replaced_everybody_is_cold(operated: Operated) -> Non
     for wrong in (again, operated.root.post("/admin/v1/namespace-key", json={"key": "0f0f"})):
         assert wrong.status_code == 400
         assert "0f0f" not in wrong.text
+
+
+def test_a_flush_forgets_stored_responses_of_the_tenant(operated: Operated) -> None:
+    body = {"model": "scripted", "input": "hello"}
+    kept = {
+        client: client.post("/v1/responses", json=body).json()["id"]
+        for client in (operated.ann, operated.bob)
+    }
+
+    operated.root.post("/admin/v1/flush", json={"tenant": "ann"})
+
+    found = [client.get(f"/v1/responses/{name}").status_code for client, name in kept.items()]
+    assert found == [404, 200]

@@ -79,8 +79,10 @@ def test_forgetting_a_tenant_leaves_the_others() -> None:
     store.put("ann", stored("1"))
     store.put("bob", stored("2"))
 
-    assert store.forget_tenant("ann") == 1
+    assert store.forget("ann") == 1
     assert (known(store, "ann", "1"), known(store, "bob", "2")) == ([False], [True])
+    assert store.forget(None) == 1
+    assert len(store) == 0
 
 
 class Names:

@@ -110,9 +110,9 @@ class ResponseStore:
         self.get(tenant, response_id)
         self._drop((tenant, response_id))
 
-    def forget_tenant(self, tenant: str) -> int:
-        """Forget all responses of a tenant; returns how many there were."""
-        keys = [key for key in self._responses if key[0] == tenant]
+    def forget(self, tenant: str | None) -> int:
+        """Forget all responses of a tenant, or of all (None); returns how many there were."""
+        keys = [key for key in self._responses if tenant in (None, key[0])]
         for key in keys:
             self._drop(key)
         return len(keys)
