@@ -136,6 +136,8 @@ class ReplyAssembler:
         told = self._thoughts.push(delta.text)
         if self._thoughts.is_thinking or any(isinstance(event, ReasoningDelta) for event in told):
             self._n_reasoning += len(delta.token_ids)
+        if self._thoughts.is_thinking:
+            self._logprobs.clear()  # no API tells those of thinking and its tags
         return self._without_calls(told)
 
     def _without_calls(self, told: Sequence[ReasoningDelta | ContentDelta]) -> list[ChatEvent]:
@@ -166,8 +168,6 @@ class ReplyAssembler:
                     self._arguments[event.index] = []
                 case ToolCallArguments():
                     self._arguments[event.index].append(event.text)
-                case ReasoningDelta():
-                    pass  # its tokens have no log-probabilities in any API
                 case _:
                     continue
             self._logprobs.clear()

@@ -330,3 +330,32 @@ def test_rendered_ids_are_those_of_the_real_request(served: Served) -> None:
 
         assert usage is not None
         assert len(rendered["token_ids"]) == usage.input_tokens
+
+
+def test_continued_ids_are_those_of_the_whole_conversation(served: Served) -> None:
+    """Where the template only appends, which way the history came makes no difference."""
+    first = answered(served)
+    said = {"role": "assistant", "content": ANSWERS["hello"]}
+    asked = [{"role": "user", "content": "hello"}, said, {"role": "user", "content": "sunny"}]
+
+    rendered = [
+        httpx2.post(f"{served.url}/v1/responses/render", json={"model": "scripted", **fields})
+        for fields in ({"input": asked}, {"input": "sunny", "previous_response_id": first.id})
+    ]
+
+    assert rendered[0].json() == rendered[1].json()
+
+
+def test_a_response_that_fails_on_the_way_says_so_and_is_not_stored(
+    served: Served, client: openai.OpenAI
+) -> None:
+    events = streamed(served, input="the script has no answer to this")
+
+    last = events[-1]
+    assert last.type == "response.failed"
+    assert last.response.status == "failed"
+    assert last.response.error is not None
+    assert last.response.error.code == "server_error"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(last.response.id)
+    assert post(served, input="the script has no answer to this").status_code == 500

@@ -100,6 +100,12 @@ def test_a_stream_tells_thinking_before_the_answer(client: openai.OpenAI) -> Non
     assert (thought, answer) == (THOUGHT, ANSWER)
 
 
+def test_log_probabilities_are_those_of_the_answer(client: openai.OpenAI) -> None:
+    (choice,) = chat(client, user("riddle"), logprobs=True).choices
+
+    assert "".join(item.token for item in choice.logprobs.content).strip("\n") == ANSWER
+
+
 def test_a_call_behind_thinking_is_a_call(client: openai.OpenAI) -> None:
     tools = [{"type": "function", "function": FUNCTION}]
     (choice,) = chat(client, user("weather"), tools=tools).choices
