@@ -163,6 +163,21 @@ def server_loads(path: str) -> Callable[[Scene], None]:
     return case
 
 
+def render_response(scene: Scene) -> None:
+    answers = [
+        client.post("/v1/responses/render", json=_response())
+        for client in (scene.house.ann, scene.bob)
+    ]
+    assert answers[0].status_code == 200, answers[0].text
+    assert answers[0].text == answers[1].text
+    theirs, unknown = scene.traces.response_id, "resp_" + "0" * 32
+    found = [
+        scene.bob.post("/v1/responses/render", json=_response() | {"previous_response_id": name})
+        for name in (theirs, unknown)
+    ]
+    _not_found(found[0], found[1], theirs, unknown)
+
+
 # -- one's own ---------------------------------------------------------------------------------
 
 
@@ -260,6 +275,7 @@ CASES: dict[tuple[str, str], Callable[[Scene], None]] = {
     ("POST", "/v1/chat/completions/render"): _same_for_both(
         "POST", "/v1/chat/completions/render", chat_body(system=SECRET)
     ),
+    ("POST", "/v1/responses/render"): render_response,
     ("POST", "/v1/completions/render"): _same_for_both(
         "POST", "/v1/completions/render", {"model": "scripted", "prompt": SECRET}
     ),

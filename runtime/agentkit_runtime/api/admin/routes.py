@@ -44,7 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 Limit = Annotated[int, Query(ge=1, le=MAX_NODES, description="Most entries of the answer.")]
 Tenant = Annotated[str | None, Query(max_length=256, description="Only of this tenant.")]
-WithText = Annotated[bool, Query(description="Show prompt text, of any tenant; it is logged.")]
+WithText = Annotated[
+    bool, Query(description="Show prompt text, of the key's own tenant; it is logged.")
+]
 Handle = Annotated[str, Query()]
 
 
@@ -118,7 +120,7 @@ class AdminRoutes:
     ) -> TreeDocument:
         """The part of the tree that was used last."""
         if text:
-            _log_text(request, tenant)
+            _require_text(request, tenant)
         view = await self._steering.tree(limit=limit, depth=depth, tenant=tenant, with_tokens=text)
         tokenizer = self._site.service.tokenizer if text else None
         return await asyncio.to_thread(show.tree_document, view, tokenizer)
@@ -133,7 +135,7 @@ class AdminRoutes:
     ) -> MissDocument:
         """Why a chat completion of a tenant would not be read from the cache."""
         if text:
-            _log_text(request, body.tenant)
+            _require_text(request, body.tenant)
         return await self._actions.explain(body, body.tenant, with_text=text)
 
     # -- pins, published prefixes, pre-warming -------------------------------------------------
@@ -248,12 +250,20 @@ def _who(request: Request) -> str:
     return f"key {caller_of(request).key_id or '(none)'}"
 
 
-def _log_text(request: Request, tenant: str | None) -> None:
-    _LOG.warning(
-        "%s reads prompt text of %s",
-        _who(request),
-        "all tenants" if tenant is None else f"tenant {tenant!r}",
-    )
+def _require_text(request: Request, tenant: str | None) -> None:
+    """Let pass who may read what `tenant` said: its own users, with an admin's key. It is logged.
+
+    To steer a server is not to read its tenants' prompts: a key that may do both says so.
+    """
+    caller = caller_of(request)
+    if "user" not in caller.roles or tenant != caller.tenant:
+        raise ApiError(
+            "prompt text is shown to keys that have the admin and the user role, and of their own "
+            "tenant: name it, or leave text out",
+            status=403,
+            code="permission_denied",
+        )
+    _LOG.warning("%s reads prompt text of tenant %r", _who(request), tenant)
 
 
 _RESPONSES: dict[int | str, dict[str, object]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import httpx2
 
 from agentkit_runtime.api.admin import Sampler
-from agentkit_runtime.api.caller import Caller
+from agentkit_runtime.api.caller import Caller, Role
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.governing.lifecycle import Lifecycle
 from tests.runtime.api.serving import Served
@@ -23,6 +23,9 @@ class Keys:
         name = headers.get("authorization", "").removeprefix("Bearer ")
         if name == "root":
             return Caller(tenant="root", roles=frozenset({"admin"}), key_id="key-root")
+        if name == "ann-root":
+            roles: frozenset[Role] = frozenset({"admin", "user"})
+            return Caller(tenant="ann", roles=roles, key_id="key-ann-root")
         if name not in ("ann", "bob"):
             raise ApiError("no key, or an unknown one", status=401)
         return Caller(tenant=name, roles=frozenset({"user"}), key_id=f"key-{name}")

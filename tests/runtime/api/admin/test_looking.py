@@ -27,15 +27,36 @@ def test_the_tree_shows_whose_nodes_there_are_and_no_text(operated: Operated) ->
     assert {node["tenant"] for node in nodes(operated.root, tenant="bob")} == {"bob"}
 
 
-def test_text_is_shown_to_an_admin_who_asks_and_that_is_logged(
+ANN_ROOT = {"Authorization": "Bearer ann-root"}
+
+
+def test_text_is_shown_to_an_admin_of_its_tenant_who_asks_and_that_is_logged(
     operated: Operated, caplog: pytest.LogCaptureFixture
 ) -> None:
     operated.ask(operated.ann)
     with caplog.at_level(logging.WARNING):
-        shown = nodes(operated.root, text="1", tenant="ann")
-    assert RULES in "".join(str(node["text"]) for node in shown)
-    assert "key key-root reads prompt text of tenant 'ann'" in caplog.text
+        shown = operated.root.get(
+            "/admin/v1/tree", params={"text": "1", "tenant": "ann"}, headers=ANN_ROOT
+        ).text
+    assert RULES in shown
+    assert "key key-ann-root reads prompt text of tenant 'ann'" in caplog.text
     assert RULES not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "query"),
+    [({}, {"tenant": "ann"}), ({}, {}), (ANN_ROOT, {"tenant": "bob"}), (ANN_ROOT, {})],
+)
+def test_to_steer_a_server_is_not_to_read_what_its_tenants_say(
+    operated: Operated, headers: dict[str, str], query: dict[str, str]
+) -> None:
+    operated.ask(operated.ann)
+    tree = operated.root.get("/admin/v1/tree", params={"text": "1", **query}, headers=headers)
+    body = {"messages": messages("hello"), **query}
+    asked = operated.root.post("/admin/v1/explain?text=1", json=body, headers=headers)
+    for refused in (tree, asked):
+        assert refused.status_code == 403
+        assert RULES not in refused.text
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=5000", "depth=-1", "text=perhaps"])
@@ -83,7 +104,7 @@ def test_an_explanation_for_an_admin_has_text_only_when_asked_for(operated: Oper
     bare = operated.root.post("/admin/v1/explain", json=body).json()
     assert (bare["cause"], bare["place"]) == ("diverged", "messages[1]")
     assert not {"detail", "before", "asked", "cached"} & set(bare)
-    full = operated.root.post("/admin/v1/explain?text=1", json=body).json()
+    full = operated.root.post("/admin/v1/explain?text=1", json=body, headers=ANN_ROOT).json()
     assert full["cached"].startswith("hello")
 
 
