@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.errors import ErrorBody, error_body
+from agentkit_runtime.api.openai.logprobs import encode_logprobs
+from agentkit_runtime.api.openai.usage import add_usage, encode_usage
 from agentkit_runtime.api.openai.wire import (
     ChunkDelta,
     Completion,
     CompletionChunk,
     CompletionMessage,
-    ContentLogprob,
     FinishReason,
     FunctionBody,
     FunctionDelta,
-    Logprobs,
     ToolCallDelta,
     ToolCallObject,
-    TopLogprob,
     Usage,
 )
 from agentkit_runtime.chat import (
@@ -266,56 +265,3 @@ class ManyChunks:
         if len(self._usages) == len(self._encoders):
             chunks.append(self._encoders[0].usage_chunk(add_usage(self._usages)))
         return chunks
-
-
-def encode_logprobs(logprobs: Sequence[ChatLogprob]) -> Logprobs | None:
-    """OpenAI's form; None where the request did not ask for any."""
-    if not logprobs:
-        return None
-    content: list[ContentLogprob] = [
-        {
-            **_top_logprob(item.token, item.logprob),
-            "top_logprobs": [_top_logprob(*other) for other in item.top],
-        }
-        for item in logprobs
-    ]
-    return {"content": content, "refusal": None}
-
-
-def _top_logprob(token: bytes, logprob: float) -> TopLogprob:
-    return {
-        "token": token.decode("utf-8", errors="replace"),
-        "logprob": max(logprob, _LEAST_LOGPROB),
-        "bytes": list(token),
-    }
-
-
-_LEAST_LOGPROB = -9999.0
-"""JSON has no infinity; OpenAI says this instead."""
-
-
-def add_usage(usages: Sequence[Usage]) -> Usage:
-    """Of several answers to one prompt, which is counted once."""
-    first, n_generated = usages[0], sum(usage["completion_tokens"] for usage in usages)
-    # Those that came later found in the cache what the first one had computed.
-    cached = min(usage["prompt_tokens_details"]["cached_tokens"] for usage in usages)
-    n_thought = sum(usage["completion_tokens_details"]["reasoning_tokens"] for usage in usages)
-    return {
-        "prompt_tokens": first["prompt_tokens"],
-        "completion_tokens": n_generated,
-        "total_tokens": first["prompt_tokens"] + n_generated,
-        "prompt_tokens_details": {"cached_tokens": cached},
-        "completion_tokens_details": {"reasoning_tokens": n_thought},
-    }
-
-
-def encode_usage(finished: ChatFinished) -> Usage:
-    """`prompt_tokens` includes the cached ones, as OpenAI counts."""
-    stats = finished.stats
-    return {
-        "prompt_tokens": stats.prompt_tokens,
-        "completion_tokens": stats.completion_tokens,
-        "total_tokens": stats.prompt_tokens + stats.completion_tokens,
-        "prompt_tokens_details": {"cached_tokens": stats.cached_tokens},
-        "completion_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
-    }

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.openai.encode import Heading, Told, add_usage, encode_usage, finish_reason
+from agentkit_runtime.api.openai.encode import Heading, Told, finish_reason
 from agentkit_runtime.api.openai.errors import ErrorBody, error_body
+from agentkit_runtime.api.openai.logprobs import finite
+from agentkit_runtime.api.openai.usage import add_usage, encode_usage
 from agentkit_runtime.api.openai.wire import Usage
 from agentkit_runtime.chat import ChatEvent, ChatFinished, ChatLogprob, ContentDelta
 
@@ -175,9 +177,9 @@ def _logprobs(logprobs: Sequence[ChatLogprob], start: int) -> TextLogprobs | Non
     wants_top = any(item.top for item in logprobs)
     return {
         "tokens": tokens,
-        "token_logprobs": [_finite(item.logprob) for item in logprobs],
+        "token_logprobs": [finite(item.logprob) for item in logprobs],
         "top_logprobs": [
-            {_text(token): _finite(logprob) for token, logprob in item.top} for item in logprobs
+            {_text(token): finite(logprob) for token, logprob in item.top} for item in logprobs
         ]
         if wants_top
         else None,
@@ -187,7 +189,3 @@ def _logprobs(logprobs: Sequence[ChatLogprob], start: int) -> TextLogprobs | Non
 
 def _text(token: bytes) -> str:
     return token.decode("utf-8", errors="replace")
-
-
-def _finite(logprob: float) -> float:
-    return max(logprob, -9999.0)  # JSON has no infinity; OpenAI says this instead

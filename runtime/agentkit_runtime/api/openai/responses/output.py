@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Literal, assert_never
 
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.openai.encode import encode_logprobs, finish_reason
+from agentkit_runtime.api.openai.encode import finish_reason
+from agentkit_runtime.api.openai.logprobs import encode_logprobs
 from agentkit_runtime.api.openai.responses.wire import (
     CallItem,
     EventLogprob,
