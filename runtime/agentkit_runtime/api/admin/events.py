@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -19,17 +20,17 @@ from fastapi.responses import Response
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.sse import EventStream
 from agentkit_runtime.kv.events import BlockRemoved, BlockStored, Gap, KvEvent, Numbered
-from agentkit_runtime.kv.tokens import unpack
 from agentkit_runtime.steering import NoEvents, Steering
 
 BEAT_S = 15.0
 """A stream without events says so often that it is still there: proxies cut silent ones."""
 
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
 Since = Annotated[
     int | None, Query(ge=0, description="Number of the last event that was seen; else new ones.")
 ]
 LastEventId = Annotated[str | None, Header(description="What browsers send when they reconnect.")]
-WithTokens = Annotated[bool, Query(description="Include token ids, which are prompts.")]
 
 
 class EventEndpoint:
@@ -42,11 +43,11 @@ class EventEndpoint:
         self,
         since: Since = None,
         last_event_id: LastEventId = None,
-        tokens: WithTokens = False,
     ) -> Response:
         """Every block that comes and goes, numbered, until the client leaves.
 
-        Each event's `id` is its number. An event `gap` says that events are missing: start anew.
+        Blocks are named; token ids, which are prompts, are not told here. Each event's `id` is its
+        number. An event `gap` says that events are missing: start anew.
         """
         wakeup = Wakeup()
         try:
@@ -54,11 +55,11 @@ class EventEndpoint:
         except NoEvents as error:
             raise ApiError(str(error), status=404, code="kv_events_off") from error
         seen = newest if since is None else since
-        if last_event_id is not None and last_event_id.isdecimal():
+        if last_event_id is not None and _NUMBER.fullmatch(last_event_id):
             seen = int(last_event_id)
-        return EventStream(self._events(seen, wakeup, tokens), on_close=leave)
+        return EventStream(self._events(seen, wakeup), on_close=leave)
 
-    async def _events(self, seen: int, wakeup: Wakeup, with_tokens: bool) -> AsyncIterator[bytes]:
+    async def _events(self, seen: int, wakeup: Wakeup) -> AsyncIterator[bytes]:
         while True:
             wakeup.clear()
             found = await self._steering.events_since(seen)
@@ -67,7 +68,7 @@ class EventEndpoint:
                 yield _framed(seen, "gap", {"first_kept": found.first_kept})
             elif found:
                 seen = found[-1].seq
-                yield b"".join(_encoded(numbered, with_tokens) for numbered in found)
+                yield b"".join(_encoded(numbered) for numbered in found)
             elif not await wakeup.wait(BEAT_S):
                 yield b": nothing new\n\n"
 
@@ -101,12 +102,12 @@ class Wakeup:
         return True
 
 
-def _encoded(numbered: Numbered, with_tokens: bool) -> bytes:
+def _encoded(numbered: Numbered) -> bytes:
     event = numbered.event
     match event:
         case BlockStored():
             parent = event.parent_block_hash
-            document: dict[str, object] = {
+            stored = {
                 "block_hashes": [name.hex() for name in event.block_hashes],
                 "parent_block_hash": None if parent is None else parent.hex(),
                 "block_size": event.block_size,
@@ -114,9 +115,7 @@ def _encoded(numbered: Numbered, with_tokens: bool) -> bytes:
                 "format": event.format.value,
                 "namespace": event.namespace.hex() or None,
             }
-            if with_tokens:
-                document["token_ids"] = list(unpack(event.token_ids))
-            return _framed(numbered.seq, "block_stored", document)
+            return _framed(numbered.seq, "block_stored", stored)
         case BlockRemoved():
             names = [name.hex() for name in event.block_hashes]
             removed = {"block_hashes": names, "medium": event.medium.value}

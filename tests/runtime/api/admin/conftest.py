@@ -50,8 +50,8 @@ def serving_operated(service: ChatService, pace: Pace | None = None) -> Iterator
         yield Operated(served=served, lifecycle=lifecycle, sampler=sampler, **clients)
 
 
-@pytest.fixture(scope="module")
-def module_operated(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Operated]:
+@pytest.fixture(scope="session")
+def shared_operated(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Operated]:
     pace = Pace(Script(smollm2_text[0], ANSWERS))
     with scripted_model(*smollm2_text, pace, kv_events=1_000) as loaded:
         with serving_operated(ChatService(loaded), pace) as operated:
@@ -59,7 +59,7 @@ def module_operated(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Op
 
 
 @pytest.fixture
-def operated(module_operated: Operated) -> Operated:
+def operated(shared_operated: Operated) -> Operated:
     """The server, with nothing cached."""
-    module_operated.flush()
-    return module_operated
+    shared_operated.flush()
+    return shared_operated

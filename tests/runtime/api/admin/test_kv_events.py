@@ -11,7 +11,7 @@ from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from tests.runtime.api.admin.conftest import serving_operated
-from tests.runtime.api.admin.operated import Operated, messages
+from tests.runtime.api.admin.operated import Operated
 from tests.runtime.api.conftest import ANSWERS
 from tests.runtime.service.scripted import Script, scripted_model, wait_until
 
@@ -60,18 +60,9 @@ def test_a_follower_sees_what_comes_and_goes_and_no_prompt(operated: Operated) -
     assert len(names) >= 2
     assert {one["medium"] for one in stored} == {"GPU"}
     assert not any("token_ids" in one for one in stored)
+    assert sum(one["block_size"] == BLOCK_TOKENS for one in stored) == len(stored)
     numbers = [number for number, _, _ in seen]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-
-
-def test_token_ids_are_there_when_they_are_asked_for(operated: Operated) -> None:
-    with following(operated, tokens="1") as events:
-        operated.ask(operated.ann)
-        (_, _, stored), *_ = until(events, "block_stored")
-    ids = [int(str(token)) for token in list_of(stored["token_ids"])]
-    assert len(ids) == BLOCK_TOKENS * len(list_of(stored["block_hashes"]))
-    text = operated.served.service.tokenizer.decode(ids, skip_special=False)
-    assert messages()[0]["content"][:20] in text
 
 
 def test_a_follower_that_comes_back_goes_on_where_it_was(operated: Operated) -> None:
@@ -126,6 +117,17 @@ def test_without_a_log_of_events_the_reason_is_given(
 def test_a_number_that_is_none_is_refused(operated: Operated, since: str) -> None:
     answer = operated.root.get("/admin/v1/kv-events", params={"since": since})
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "9" * 5_000])
+def test_a_last_event_that_was_never_told_is_not_looked_for(
+    operated: Operated, number: str
+) -> None:
+    with operated.root.stream(
+        "GET", "/admin/v1/kv-events", headers={"Last-Event-ID": number}
+    ) as answer:
+        operated.flush()
+        assert next(_events(answer.iter_lines()))[1] == "all_blocks_cleared"
 
 
 def list_of(value: object) -> list[object]:

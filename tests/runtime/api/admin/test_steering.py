@@ -2,13 +2,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
+from agentkit_runtime.api import create_app
 from agentkit_runtime.api.admin import AdminParts, admin_routes, own_routes
 from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.site import Site
 from tests.runtime.api.admin.operated import Operated
+from tests.runtime.api.serving import serving_app
 
 Endpoint = tuple[str, str]
 
@@ -132,3 +135,12 @@ def test_weights_change_while_the_server_runs(operated: Operated) -> None:
         assert operated.root.get("/admin/v1/config").json() == changed.json()
     finally:
         operated.root.patch("/admin/v1/config", json=before)
+
+
+def test_a_server_without_the_parts_for_it_says_so(operated: Operated) -> None:
+    app = create_app(operated.served.service, more=(admin_routes(AdminParts()),))
+    with serving_app(app) as (url, _), httpx2.Client(base_url=url) as client:
+        state = client.get("/admin/v1/state").json()
+        assert (state["history"], state["phase"], state["pressure"]) == ([], None, None)
+        refused = client.post("/admin/v1/drain")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_lifecycle")
