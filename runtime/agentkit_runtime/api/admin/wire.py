@@ -248,8 +248,10 @@ class SampleDocument(TypedDict):
     disk_blocks: int
     prompt_tokens: int
     hit_tokens: int
+    prefill_tokens: int
     generated_tokens: int
     evicted_tokens: int
+    lost_tokens: int
     warm_requests: int
     warm_ttft_s: float
     cold_requests: int
