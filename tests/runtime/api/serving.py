@@ -30,6 +30,7 @@ def serving_app(app: ASGIApp) -> Iterator[tuple[str, uvicorn.Server]]:
     config = uvicorn.Config(app, log_level="warning", lifespan="off", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as `server.run` does
         # asyncio.run in a thread of its own: uvicorn leaves signals alone outside the main thread.
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
         thread.start()

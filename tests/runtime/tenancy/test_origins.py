@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import socket
 import ssl
 import warnings
 from collections.abc import Callable, Iterator
@@ -158,6 +159,15 @@ def test_with_keys_browsers_get_no_word_of_permission_by_default(house: House) -
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     with pytest.raises(ValueError, match="an origin is a scheme, a host"):
         Access(cors_origins=(origin,))
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    with _listening_socket("127.0.0.1", 0) as listener:
+        with socket.create_connection(listener.getsockname()) as client:
+            accepted, _ = listener.accept()
+            with accepted:
+                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                assert client.fileno() > 0
 
 
 # -- TLS ---------------------------------------------------------------------------------------
