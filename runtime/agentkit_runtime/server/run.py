@@ -185,8 +185,8 @@ def _listening_socket(host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         listener = socket.create_server(address[:2], family=family, backlog=_BACKLOG)
-        # Connections inherit it. asyncio sets it only where a socket names its protocol, and without
-        # it the end of each answer waits for the client's delayed acknowledgement: 40 ms.
+        # Connections inherit it. asyncio sets it only where a socket names its protocol; without it
+        # the end of each answer waits for the client's delayed acknowledgement: 40 ms.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listener
     except OSError as error:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import get_args
 
@@ -28,6 +29,7 @@ from agentkit_runtime.routing.options import KEPT_EVENTS, RoutingOptions
 from agentkit_runtime.server import run as run_module
 from agentkit_runtime.server.access import Access
 from agentkit_runtime.server.config import ServerConfig
+from agentkit_runtime.tenancy.store import KeyStore
 from agentkit_runtime.watching.options import Compat, LogFormat, LogLevel, WatchOptions
 from tests.runtime.service.scripted import BOUND_S
 
@@ -271,10 +273,13 @@ def test_pull_says_where_the_model_is(smollm2_gguf: Path) -> None:
     assert str(smollm2_gguf) in text.replace("\n", "")
 
 
-def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path) -> None:
-    """The real command in its own process, with the real model, from start to Ctrl-C."""
+def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path, tmp_path: Path) -> None:
+    """The real command in its own process, with the real model and keys, from start to Ctrl-C."""
+    store = tmp_path / "keys.db"
+    with KeyStore(store, create=True) as keys:
+        made = keys.add(roles=frozenset({"user"}), tenant="ann", now_s=0.0)
     command = [sys.executable, "-m", "agentkit_runtime", "serve", str(smollm2_gguf)]
-    options = ["--port", "0", "--slots", "256", "--threads", "1"]
+    options = ["--port", "0", "--slots", "256", "--threads", "1", "--keys", str(store)]
     path = os.pathsep.join([str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [*command, *options],
@@ -284,7 +289,17 @@ def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path) -> None:
     ) as process:
         try:
             url = _announced_url(process)
-            models = httpx2.get(f"{url}/models", timeout=BOUND_S).json()["data"]
+            refused = httpx2.get(f"{url}/models", timeout=BOUND_S)
+            with httpx2.Client(headers={"x-api-key": made.key}, timeout=BOUND_S) as client:
+                models = client.get(f"{url}/models").json()["data"]
+                answer = client.post(
+                    f"{url}/chat/completions",
+                    json={
+                        "model": models[0]["id"],
+                        "messages": [{"role": "user", "content": "Hi"}],
+                        "max_tokens": 2,
+                    },
+                ).json()
             process.send_signal(signal.SIGINT)
             _, rest = process.communicate(timeout=BOUND_S)
         finally:
@@ -293,6 +308,12 @@ def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path) -> None:
     assert str(smollm2_gguf) in [model["id"] for model in models]
     assert (process.returncode, rest.splitlines()[-1]) == (0, "stopped")
     assert "Traceback" not in rest
+    assert refused.status_code == 401
+    with KeyStore(store) as keys:  # what was used is saved at the end
+        (record,) = keys.records()
+        (spent,) = keys.spent(time.strftime("%Y-%m", time.gmtime())).values()
+    assert record.used_s is not None
+    assert spent == answer["usage"]["total_tokens"] - 1
 
 
 def _announced_url(process: subprocess.Popen[str]) -> str:
