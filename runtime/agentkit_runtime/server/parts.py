@@ -18,6 +18,7 @@ from agentkit_runtime.api.answering import Answering, Gate
 from agentkit_runtime.api.app import create_app
 from agentkit_runtime.api.gates import Gates
 from agentkit_runtime.api.origins import OnlyLocal, open_to
+from agentkit_runtime.api.ui import UI_PATHS, ui_routes
 from agentkit_runtime.governing.gate import PressureGate
 from agentkit_runtime.governing.lifecycle import Lifecycle
 from agentkit_runtime.routing.worker import worker_routes
@@ -92,8 +93,8 @@ def assembled(
             gate=Gates(gates),
             lifecycle=lifecycle,
             watchers=watching.watchers,
-            more=(own_routes, admin_routes(admin), worker_routes, watching.routes),
-            open_paths=watching.open_paths,
+            more=(own_routes, admin_routes(admin), worker_routes, watching.routes, ui_routes),
+            open_paths=watching.open_paths | UI_PATHS,
         )
         _protect(app, tenants, config.access, config.host)
         yield Parts(app=app, served=watching.around(app), answering=app.state.site.answering)
