@@ -90,7 +90,8 @@ def test_depth_and_number_are_bounded_and_the_view_says_so(world: World) -> None
 def test_a_huge_tree_is_looked_at_in_bounded_time() -> None:
     tree = RadixTree()
     for i in range(100_000):
-        tokens = pack([i % 300, i // 300 % 20, i, 5])
+        # Half of them are children of one node, the others lie below each other.
+        tokens = pack([7, i, 1, 5] if i % 2 else [i % 300 + 10, i // 300 % 20, i, 5])
         tree.insert(b"n", tokens, [Extent(4 * i, 4)])
     took = []
     for _ in range(5):
