@@ -2,7 +2,8 @@
 
 key            what an API key looks like; hashing and telling keys apart
 terms          what a tenant may do: rates, budgets, bounds of a request
-store          the file of keys and tenants (SQLite); changed by `agentkit-runtime keys`
+store          keys and tenants as they are kept; changed by `agentkit-runtime keys`
+store_file     the SQLite file of it; records: its values
 live           the store as a running server sees it: changes count at once
 authenticator  credentials in headers -> `Caller`
 bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down

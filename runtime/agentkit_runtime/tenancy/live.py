@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Self
 
 from agentkit_runtime.tenancy.records import Snapshot
-from agentkit_runtime.tenancy.store import BUSY_S, KeyStore, KeyStoreBusy, KeyStoreFault
+from agentkit_runtime.tenancy.store import KeyStore
+from agentkit_runtime.tenancy.store_file import BUSY_S, KeyStoreBusy, KeyStoreFault
 
 _LOG = logging.getLogger(__name__)
 

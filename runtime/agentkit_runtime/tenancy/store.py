@@ -1,107 +1,23 @@
-"""The file of keys and tenants: one SQLite database, readable by its owner only.
-
-Commands change it while servers read it; both are transactions. The rollback journal is used and
-not the write-ahead log: there is one file to copy, to guard and to delete.
-"""
+"""Keys, tenants' terms, and what was spent: all that is kept, and how it changes."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Self, cast
+from collections.abc import Mapping
+from typing import cast
 
 from agentkit_runtime.api.caller import Role
-from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.tenancy import key as keys
 from agentkit_runtime.tenancy.records import KeyRecord, NewKey, Snapshot
+from agentkit_runtime.tenancy.store_file import KeyStoreFault, StoreFile
 from agentkit_runtime.tenancy.terms import Terms, require_tenant_name
 
-_APPLICATION_ID = 0x616B6B73  # "akks"
-_FORM = 1
-BUSY_S = 5.0
-
-_SCHEMA = f"""
-    PRAGMA application_id = {_APPLICATION_ID};
-    PRAGMA user_version = {_FORM};
-    CREATE TABLE keys (
-        id TEXT PRIMARY KEY, digest BLOB NOT NULL UNIQUE, shown TEXT NOT NULL,
-        roles TEXT NOT NULL, tenant TEXT, name TEXT NOT NULL,
-        created_s REAL NOT NULL, expires_s REAL, revoked_s REAL, used_s REAL
-    );
-    CREATE TABLE changes (n INTEGER NOT NULL);
-    INSERT INTO changes VALUES (0);
-    CREATE TABLE tenants (name TEXT PRIMARY KEY, terms TEXT NOT NULL);
-    CREATE TABLE spent (
-        tenant TEXT NOT NULL, month TEXT NOT NULL, tokens INTEGER NOT NULL,
-        PRIMARY KEY (tenant, month)
-    ) WITHOUT ROWID;
-"""
 _COLUMNS = "id, shown, roles, tenant, name, created_s, expires_s, revoked_s, used_s"
 
 
-class KeyStoreFault(RuntimeFault):
-    """The key store cannot be used, or does not have what was asked for; the message says what."""
-
-
-class KeyStoreBusy(KeyStoreFault):
-    """Somebody else writes to the store at this moment."""
-
-
-class KeyStore:
+class KeyStore(StoreFile):
     """An open key store. For one thread at a time. Close it, or use it as a context manager."""
-
-    def __init__(self, path: Path, *, create: bool = False, busy_s: float = BUSY_S) -> None:
-        """Open the file at `path`; with `create`, make it when it is not there.
-
-        Args:
-            path: of the file.
-            create: make it when it is not there.
-            busy_s: how long others that write are waited for; after that it is KeyStoreBusy.
-
-        Raises:
-            KeyStoreFault: it is not there, or is not a key store.
-            OSError: it can neither be read nor be made.
-        """
-        self.path = path
-        if create:
-            _make_private(path)
-        elif not path.is_file():
-            raise KeyStoreFault(
-                f"there is no key store at {path}; make one with: "
-                f"agentkit-runtime keys add --keys {path} --role admin"
-            )
-        self._db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=rw",
-            uri=True,
-            timeout=busy_s,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            with self._asked():
-                self._prepare()
-        except BaseException:
-            self._db.close()
-            raise
-
-    def wait_for_nobody(self) -> None:
-        """Raise KeyStoreBusy at once from now on, where others write."""
-        with self._asked():
-            self._db.execute("PRAGMA busy_timeout = 0")
-
-    def close(self) -> None:
-        """Close the file. Idempotent."""
-        self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def add(
         self,
@@ -193,14 +109,6 @@ class KeyStore:
             terms={name: Terms.model_validate_json(text) for name, text in tenants},
         )
 
-    def version(self) -> int:
-        """A number that is another one after whatever another connection wrote.
-
-        Takes some microseconds: https://www.sqlite.org/pragma.html#pragma_data_version
-        """
-        with self._asked():
-            return self._pragma("data_version")
-
     def n_changes(self) -> int:
         """How often keys and terms were changed; what was used and spent changes neither."""
         with self._asked():
@@ -236,58 +144,6 @@ class KeyStore:
                 f"there is no key {key_id!r} in {self.path}; `keys list` shows the ids"
             )
         return _record(row)
-
-    def _prepare(self) -> None:
-        """Make the tables in an empty file; refuse what is something else."""
-        self._db.execute("PRAGMA synchronous = FULL")
-        form = self._pragma("user_version")
-        if self._pragma("application_id") == _APPLICATION_ID and form == _FORM:
-            return
-        if form or self._db.execute("SELECT 1 FROM sqlite_schema").fetchone():
-            raise KeyStoreFault(f"{self.path} is not a key store of this version (form {form})")
-        self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
-
-    def _pragma(self, name: str) -> int:
-        return cast("int", self._db.execute(f"PRAGMA {name}").fetchone()[0])
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that running servers are to notice."""
-        with self._writing() as db:
-            yield db
-            db.execute("UPDATE changes SET n = n + 1")
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._asked():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._db
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
-
-    @contextmanager
-    def _asked(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-            raise (KeyStoreBusy if busy else KeyStoreFault)(
-                f"the key store {self.path} cannot be used: {error}"
-            ) from error
-
-
-def _make_private(path: Path) -> None:
-    """An empty file that only its owner may read; one that is there becomes so."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        with suppress(PermissionError):  # somebody else's file, and theirs to guard
-            os.fchmod(descriptor, 0o600)
-    finally:
-        os.close(descriptor)
 
 
 def _insert(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from agentkit_runtime.tenancy.accounts import Accounts
-from agentkit_runtime.tenancy.store import KeyStore, KeyStoreFault
+from agentkit_runtime.tenancy.store import KeyStore
+from agentkit_runtime.tenancy.store_file import KeyStoreFault
 
 _LOG = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from agentkit_runtime.tenancy.accounts import Accounts, Level
 from agentkit_runtime.tenancy.bucket import Bucket
 from agentkit_runtime.tenancy.ledger import Ledger
 from agentkit_runtime.tenancy.live import LiveStore
-from agentkit_runtime.tenancy.store import KeyStore, KeyStoreFault
+from agentkit_runtime.tenancy.store import KeyStore
+from agentkit_runtime.tenancy.store_file import KeyStoreFault
 from agentkit_runtime.tenancy.terms import Terms
 from agentkit_runtime.tenancy.upkeep import Upkeep
 from tests.runtime.tenancy.clocks import Clock

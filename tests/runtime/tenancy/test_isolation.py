@@ -25,12 +25,17 @@ def is_admins(path: str) -> bool:
     return path.startswith("/admin/") or path == "/metrics"
 
 
+def is_open(path: str) -> bool:
+    """Probes, and the files of the dashboard, which asks for a key itself."""
+    return path in OPEN or path == "/ui" or path.startswith("/ui/")
+
+
 def test_every_endpoint_has_a_case(house: House) -> None:
     routes = set(all_routes(house.app.routes))
     told = {
         (method, path)
         for method, path in routes
-        if not is_admins(path) and path not in OPEN | NOBODYS
+        if not (is_admins(path) or is_open(path) or path in NOBODYS)
     }
 
     assert told - CASES.keys() == set(), "add a case for these to isolation_cases.py"
@@ -50,7 +55,15 @@ def test_one_tenant_finds_nothing_of_another(scene: Scene, route: tuple[str, str
 def test_nothing_but_probes_is_served_without_a_key(house: House) -> None:
     for method, path in all_routes(house.app.routes):
         answer = house.nobody.request(method, path)
-        assert (answer.status_code == 401) == (path not in OPEN), (method, path)
+        assert (answer.status_code == 401) != is_open(path), (method, path)
+
+
+def test_the_dashboards_files_are_the_same_for_everybody(house: House, scene: Scene) -> None:
+    files = [path for _, path in all_routes(house.app.routes) if path.startswith("/ui/")]
+
+    for path in files:
+        assert house.nobody.get(path).content == house.ann.get(path).content
+        assert "xylophone" not in house.nobody.get(path).text
 
 
 def test_no_tenants_key_opens_an_admins_endpoint(house: House) -> None:

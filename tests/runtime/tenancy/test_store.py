@@ -13,7 +13,8 @@ import pytest
 from agentkit_runtime.tenancy import key as keys
 from agentkit_runtime.tenancy.live import LiveStore
 from agentkit_runtime.tenancy.records import Snapshot
-from agentkit_runtime.tenancy.store import KeyStore, KeyStoreBusy, KeyStoreFault
+from agentkit_runtime.tenancy.store import KeyStore
+from agentkit_runtime.tenancy.store_file import KeyStoreBusy, KeyStoreFault
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
 
 USER, ADMIN = frozenset({"user"}), frozenset({"admin"})
