@@ -15,8 +15,9 @@ import httpx2
 import pytest
 from typer.testing import CliRunner
 
-from agentkit_runtime import cli, cli_serve_options
+from agentkit_runtime import cli
 from agentkit_runtime.attention.select import ATTENTION_NAMES
+from agentkit_runtime.cli import serve_options
 from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.governing.gate import GateLimits
 from agentkit_runtime.governing.pressure import PressureLimits
@@ -68,13 +69,13 @@ def test_help_needs_no_torch() -> None:
 
 
 def test_the_choices_are_those_of_the_runtime() -> None:
-    assert get_args(cli_serve_options.DTypeName) == get_args(DType)
-    assert set(get_args(cli_serve_options.WeightsName)) == set(WeightFormat)
-    assert get_args(cli_serve_options.AttentionName) == ATTENTION_NAMES
-    assert set(get_args(cli_serve_options.EvictionName)) == set(get_args(PolicyName))
-    assert get_args(cli_serve_options.CompatName) == get_args(Compat)
-    assert get_args(cli_serve_options.LogFormatName) == get_args(LogFormat)
-    assert get_args(cli_serve_options.LogLevelName) == get_args(LogLevel)
+    assert get_args(serve_options.DTypeName) == get_args(DType)
+    assert set(get_args(serve_options.WeightsName)) == set(WeightFormat)
+    assert get_args(serve_options.AttentionName) == ATTENTION_NAMES
+    assert set(get_args(serve_options.EvictionName)) == set(get_args(PolicyName))
+    assert get_args(serve_options.CompatName) == get_args(Compat)
+    assert get_args(serve_options.LogFormatName) == get_args(LogFormat)
+    assert get_args(serve_options.LogLevelName) == get_args(LogLevel)
 
 
 def test_every_option_reaches_the_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

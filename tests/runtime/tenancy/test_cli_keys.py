@@ -10,8 +10,9 @@ from typing import get_args
 import pytest
 from typer.testing import CliRunner, Result
 
-from agentkit_runtime import cli, cli_keys
+from agentkit_runtime import cli
 from agentkit_runtime.api.caller import Role
+from agentkit_runtime.cli import keys as cli_keys
 from agentkit_runtime.tenancy.key import digest, is_key, shown
 from agentkit_runtime.tenancy.store import KeyStore
 from agentkit_runtime.tenancy.terms import PriorityName, Terms

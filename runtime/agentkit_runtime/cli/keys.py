@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentkit_runtime.cli_failures import failures_as_exit_codes, say
-from agentkit_runtime.cli_serve_options import parsed
+from agentkit_runtime.cli.failures import failures_as_exit_codes, say
+from agentkit_runtime.cli.serve_options import parsed
 
 if TYPE_CHECKING:
     from agentkit_runtime.tenancy.records import KeyRecord, NewKey

@@ -1,4 +1,4 @@
-"""The `agentkit-runtime` command: serve a model over HTTP, fetch one, or plan its KV memory.
+"""The subcommands of `agentkit-runtime`.
 
 Imports of the heavy parts are inside the commands: `--help` must be fast, and a base install
 without the `runtime` extra must get a sentence and not a traceback.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import typer
 
-from agentkit_runtime.cli_failures import Model, failures_as_exit_codes
-from agentkit_runtime.cli_keys import keys
-from agentkit_runtime.cli_plan import kv_plan
-from agentkit_runtime.cli_serve import serve
+from agentkit_runtime.cli.failures import Model, failures_as_exit_codes
+from agentkit_runtime.cli.keys import keys
+from agentkit_runtime.cli.plan import kv_plan
+from agentkit_runtime.cli.serve import serve
 
 app = typer.Typer(
     help="Serve language models whose agents share one radix tree of KV state.",

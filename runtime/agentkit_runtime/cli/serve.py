@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from agentkit_runtime import cli_serve_options as options
 from agentkit_runtime.capacity.sizes import parse_bytes
-from agentkit_runtime.cli_failures import DEFAULT_MODEL, Model, failures_as_exit_codes, say
+from agentkit_runtime.cli import serve_options as options
+from agentkit_runtime.cli.failures import DEFAULT_MODEL, Model, failures_as_exit_codes, say
 from agentkit_runtime.errors import RuntimeFault
 
 if TYPE_CHECKING:
