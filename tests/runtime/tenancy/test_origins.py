@@ -232,6 +232,7 @@ def test_it_speaks_tls_and_nothing_older_than_1_2(
 async def _shake_hands(client: httpx2.Client, context: ssl.SSLContext) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", client.base_url.port, ssl=context)
     writer.close()
+    await writer.wait_closed()
 
 
 def test_files_that_do_not_fit_are_named(certificate: tuple[Path, Path], tmp_path: Path) -> None:
