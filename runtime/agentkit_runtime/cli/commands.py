@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typer
 
+from agentkit_runtime.cli import keep
 from agentkit_runtime.cli.failures import Model, failures_as_exit_codes
 from agentkit_runtime.cli.keys import keys
 from agentkit_runtime.cli.plan import kv_plan
@@ -39,3 +40,5 @@ def pull(model: Model) -> None:
 
 
 app.command("kv-plan")(kv_plan)
+for command in (keep.warm, keep.pins, keep.prune):
+    app.command()(command)
