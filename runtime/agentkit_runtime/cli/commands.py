@@ -13,6 +13,7 @@ from agentkit_runtime.cli.failures import Model, failures_as_exit_codes
 from agentkit_runtime.cli.keys import keys
 from agentkit_runtime.cli.plan import kv_plan
 from agentkit_runtime.cli.serve import serve
+from agentkit_runtime.cli.top import top
 
 app = typer.Typer(
     help="Serve language models whose agents share one radix tree of KV state.",
@@ -40,5 +41,5 @@ def pull(model: Model) -> None:
 
 
 app.command("kv-plan")(kv_plan)
-for command in (keep.warm, keep.pins, keep.prune):
+for command in (keep.warm, keep.pins, keep.prune, top):
     app.command()(command)

@@ -79,7 +79,7 @@ def shared_shop(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) ->
             "root": opened.add(roles=frozenset({"admin"}), tenant=None, now_s=0.0).key,
         }
     tokenizer, template = load_text(smollm2_gguf)
-    pace = Pace(Script(tokenizer, {"hello": "Hello, who are you?"}))
+    pace = Pace(Script(tokenizer, {"hello": "Hello, who are you?", "again": "Good day."}))
     config = ServerConfig(model="scripted", access=Access(keys=store))
     with scripted_model(tokenizer, template, pace) as loaded:
         with assembled(ChatService(loaded), config, Lifecycle("ready")) as parts:
