@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from agentkit_runtime.cli import keep
+from agentkit_runtime.cli.bench import bench
 from agentkit_runtime.cli.failures import Model, failures_as_exit_codes
 from agentkit_runtime.cli.keys import keys
 from agentkit_runtime.cli.plan import kv_plan
@@ -41,5 +42,5 @@ def pull(model: Model) -> None:
 
 
 app.command("kv-plan")(kv_plan)
-for command in (keep.warm, keep.pins, keep.prune, top):
+for command in (keep.warm, keep.pins, keep.prune, top, bench):
     app.command()(command)

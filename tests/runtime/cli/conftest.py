@@ -24,6 +24,12 @@ from agentkit_runtime.tenancy.store import KeyStore
 from tests.runtime.api.serving import serving_app
 from tests.runtime.service.scripted import BOUND_S, Pace, Script, scripted_model
 
+ANSWERS = {
+    "hello": "Hello, who are you?",
+    "again": "Good day.",
+    "Question": "Nothing is known.",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
@@ -79,7 +85,12 @@ def shared_shop(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) ->
             "root": opened.add(roles=frozenset({"admin"}), tenant=None, now_s=0.0).key,
         }
     tokenizer, template = load_text(smollm2_gguf)
-    pace = Pace(Script(tokenizer, {"hello": "Hello, who are you?", "again": "Good day."}))
+    pace = Pace(
+        Script(
+            tokenizer,
+            {"hello": "Hello, who are you?", "again": "Good day.", "Question": "Nothing is known."},
+        )
+    )
     config = ServerConfig(model="scripted", access=Access(keys=store))
     with scripted_model(tokenizer, template, pace) as loaded:
         with assembled(ChatService(loaded), config, Lifecycle("ready")) as parts:
