@@ -11,7 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from llguidance import LLMatcher
 
@@ -41,7 +41,8 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
+        """By tenant, too: how long a compilation takes would tell what others have asked for."""
         self._looser = LooserTools()
 
     def compile_for(
@@ -59,7 +60,7 @@ class GrammarCompiler:
         Raises `RequestRejected`, naming the field, for tools that do not exist and for schemas that
         cannot be enforced; with `loosens_tools` those of tools never are the reason.
         """
-        plan = _plan(request)
+        plan = replace(_plan(request), tenant=request.tenant)
         if not plan.tools and plan.schema is None:
             return None
         if not request.loosens_tools:
@@ -68,7 +69,7 @@ class GrammarCompiler:
         try:
             return self._grammar(plan, request, tool_format, thinking_ends)
         except RequestRejected:
-            self._looser.learn(plan.tools, self._problem)
+            self._looser.learn(plan.tools, partial(self._problem, request.tenant))
         plan = replace(plan, tools=self._looser.applied(plan.tools))
         return self._grammar(plan, request, tool_format, thinking_ends)
 
@@ -98,9 +99,9 @@ class GrammarCompiler:
             )
         return AlwaysConstrained(self._vocabulary, matcher)
 
-    def _problem(self, index: int, tool: ChatTool) -> str | None:
+    def _problem(self, tenant: str, index: int, tool: ChatTool) -> str | None:
         """Why a tool's parameters cannot be enforced by themselves; None: they can."""
-        alone = _Plan(tools=((index, tool),), schema=None, is_free_first=False)
+        alone = _Plan(tools=((index, tool),), schema=None, is_free_first=False, tenant=tenant)
         try:
             self._matcher(f"start: {lark_schema(_arguments_schema(index, tool))}", alone)
         except RequestRejected as error:
@@ -114,11 +115,12 @@ class GrammarCompiler:
     def _matcher(self, source: str, plan: _Plan) -> LLMatcher:
         """A fresh matcher; copying a compiled one is far cheaper than compiling."""
         with self._lock:
-            compiled = self._compiled.get(source)
+            key = (plan.tenant, source)
+            compiled = self._compiled.get(key)
             if compiled is None:
                 compiled = self._compile(source, plan)
-                self._compiled[source] = compiled
-            self._compiled.move_to_end(source)
+                self._compiled[key] = compiled
+            self._compiled.move_to_end(key)
             if len(self._compiled) > _CACHED_GRAMMARS:
                 self._compiled.popitem(last=False)
             return compiled.deep_copy()
@@ -161,6 +163,8 @@ class _Plan:
     """Schema of an answer that is not a call."""
     is_free_first: bool
     """Any text may be written, until it turns into a call."""
+    tenant: str = ""
+    """Whose it is."""
 
     def schemas(self) -> list[tuple[str, dict[str, object]]]:
         """The bounded schemas, each with the field it came from."""

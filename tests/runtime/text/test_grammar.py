@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -716,3 +717,22 @@ def test_while_the_text_is_free_any_guess_will_do(
     for token_id in smollm2.encode("<tool_call>"):
         grammar.accept(token_id)
     assert grammar.acceptable(free) == 0
+
+
+def test_a_grammar_is_compiled_for_each_tenant(
+    smollm2: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time it takes would tell a tenant whether another has asked for the same form."""
+    compiler = GrammarCompiler(smollm2)
+    compile_now, compiled_for = compiler._compile, []
+
+    def counted(source: str, plan: Any) -> Any:
+        compiled_for.append(plan.tenant)
+        return compile_now(source, plan)
+
+    monkeypatch.setattr(compiler, "_compile", counted)
+    for tenant in ("ann", "bob", "ann"):
+        asked = dataclasses.replace(request(schema={"type": "integer"}), tenant=tenant)
+        compiler.compile_for(asked, HERMES)
+
+    assert compiled_for == ["ann", "bob"]
