@@ -149,7 +149,7 @@ def test_alibabas_marks_name_no_lifetime() -> None:
         (MISTRAL, "prompt_cache_key"),
         (MOONSHOT, "prompt_cache_key"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else value.provider.value,
 )
 def test_the_cache_key_goes_into_the_servers_field(profile: Profile, field: str) -> None:
     assert sent(turns()[0], plan(cache_key="k"), profile=profile)[field] == "k"
