@@ -45,12 +45,20 @@ class ChatMessage:
     tool_call_id: str | None = None
     reasoning: str = ""
     """What an assistant thought before it answered, for templates that show it again."""
+    token_ids: tuple[int, ...] = field(default=(), repr=False)
+    """The ids that an assistant's message was generated as (`ChatFinished.token_ids`), where they
+    are known. They are used only where they read exactly as the prompt's text does."""
 
     def __post_init__(self) -> None:
         if self.role not in get_args(Role):
             raise ValueError(f"role must be one of {get_args(Role)}, got {self.role!r}")
         require_text("content", self.content)
         require_text("reasoning", self.reasoning)
+        require_instance("token_ids", self.token_ids, tuple)
+        if self.token_ids and self.role != "assistant":
+            raise ValueError(f"token_ids are an assistant's only, got some with role {self.role!r}")
+        for token_id in self.token_ids:
+            require_whole("each of token_ids", token_id, least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +217,8 @@ class ChatFinished:
     """Generated tokens that are thinking, its tags included; 0 where it is not separated."""
     stop: str | None = None
     """The stop string that ended the answer."""
+    token_ids: tuple[int, ...] = field(default=(), repr=False)
+    """All generated ids, those of an end of turn or a stop string included."""
 
 
 ChatEvent = ContentDelta | ReasoningDelta | ToolCallStart | ToolCallArguments | ChatFinished

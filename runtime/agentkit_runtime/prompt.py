@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.continuing import add_continued, add_given
+from agentkit_runtime.given_ids import GivenIds, reply_places, without_ids
 from agentkit_runtime.prompt_memory import Cut, KnownPrompt, PromptMemory, prompt_keys, thinned
 from agentkit_runtime.text.front import NO_FRONT
 from agentkit_runtime.text.render import Renderer, Written
@@ -72,6 +73,7 @@ class PromptBuilder:
             behind = add_continued(ids, request, request.history, self.renderer)
             if behind is not None:
                 return _made(ids, behind, n_reused=len(request.history.ids))
+        given, request = request, without_ids(request)
         keys = _keys(namespace, request)
         known = self._prompts.find(keys, request.messages)
         written = self.renderer.write(
@@ -79,27 +81,39 @@ class PromptBuilder:
             NO_FRONT if known is None else known.front,
             add_generation_prompt=add_generation_prompt,
         )
-        prompt, kept = self._tokenised(namespace, request.tenant, written, known)
+        places = reply_places(
+            self.renderer, given, written, add_generation_prompt=add_generation_prompt
+        )
+        told = GivenIds(places, written, self._tokenizer)
+        prompt, kept = self._tokenised(namespace, request.tenant, written, known, told)
         self._prompts.keep(keys[-1], kept)
         return prompt
 
     def compared(self, namespace: bytes, request: ChatRequest) -> tuple[tuple[int, ...], Prompt]:
         """The ids of the prompt that this one begins with, as far as it is remembered; and this."""
-        known = self._prompts.find(_keys(namespace, request), request.messages)
+        plain = without_ids(request)
+        known = self._prompts.find(_keys(namespace, plain), plain.messages)
         return (() if known is None else known.ids), self.build(namespace, request)
 
     def turn_of(self, namespace: bytes, request: ChatRequest, prompt: Prompt) -> None:
         """Look at how this request goes on from an earlier one whose reply was told."""
+        request = without_ids(request)
         self.losses.look(_keys(namespace, request), request.messages, prompt.ids)
 
     def answered(
         self, namespace: bytes, request: ChatRequest, prompt: Prompt, reply: Reply
     ) -> None:
         """Tell what was replied, to see whether the next turn's prompt has it again."""
+        request = without_ids(request)
         self.losses.answered(_keys(namespace, request)[-1], prompt.ids, reply)
 
     def _tokenised(
-        self, namespace: bytes, tenant: str, written: Written, known: KnownPrompt | None
+        self,
+        namespace: bytes,
+        tenant: str,
+        written: Written,
+        known: KnownPrompt | None,
+        given: GivenIds,
     ) -> tuple[Prompt, KnownPrompt]:
         text, escape = written.marked_text, written.escape
         cuts: list[Cut] = []
@@ -112,7 +126,7 @@ class PromptBuilder:
         for piece in self._tokenizer.split_rendered(text, escape, tenant=tenant, start=start):
             if piece.is_special and piece.start > start:
                 cuts.append(Cut(piece.start, ids.cut()))
-            ids.add(_piece(piece, text, escape))
+            ids.add(_piece(given(piece), text, escape))
         recalled = ids.recalled()
         prompt = Prompt(
             ids=recalled.ids,

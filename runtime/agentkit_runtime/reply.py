@@ -180,6 +180,7 @@ class ReplyAssembler:
             error=finished.error,
             reasoning_tokens=self._n_reasoning,
             stop=self._stop,
+            token_ids=tuple(self.token_ids),
         )
 
     def _reason(

@@ -23,6 +23,7 @@ from agentkit_runtime.api.dialect import dialect_of
 from agentkit_runtime.api.failure import ApiError, from_fault, from_validation
 from agentkit_runtime.api.health import PATHS as OPEN_PATHS
 from agentkit_runtime.api.health import health_routes
+from agentkit_runtime.api.native import NativeRoutes
 from agentkit_runtime.api.openai.routes import OpenAiRoutes
 from agentkit_runtime.api.site import Site
 from agentkit_runtime.api.tokens import TokenRoutes
@@ -84,6 +85,7 @@ def create_app(
     app.include_router(openai.router)
     app.state.responses = openai.responses.store
     app.include_router(TokenRoutes(site).router)
+    app.include_router(NativeRoutes(site).router)
     for group in more:
         app.include_router(group(site))
     app.include_router(health_routes(site, lifecycle or Lifecycle("ready")))

@@ -65,7 +65,8 @@ def test_what_the_parser_held_back_comes_before_the_end() -> None:
 
     events = assembler.feed(finish(FinishReason.STOP))
 
-    assert events == [ContentDelta("<tool"), ChatFinished(reason="stop", stats=STATS)]
+    end = ChatFinished(reason="stop", stats=STATS, token_ids=(5,))
+    assert events == [ContentDelta("<tool"), end]
 
 
 def test_a_whole_call_ends_with_tool_calls() -> None:
