@@ -9,8 +9,13 @@ from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.types import Priority
 
-SESSION_HEADERS = ("x-session-id", "x-smg-routing-key", "x-dynamo-session-id")
-"""What routers call the id of a conversation, the first one that is there counts."""
+SESSION_HEADERS = (
+    "x-session-id",
+    "x-smg-routing-key",
+    "x-dynamo-session-id",
+    "x-claude-code-session-id",
+)
+"""What routers and agents call the id of a conversation, the first one that is there counts."""
 
 PRIORITY_HEADER = "x-agentkit-priority"
 TAGS_HEADER = "x-agentkit-tags"

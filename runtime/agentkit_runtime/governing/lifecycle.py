@@ -17,7 +17,8 @@ class Lifecycle:
     def __init__(self, phase: Phase = "starting") -> None:
         self.phase: Phase = phase
         self._n_inside = 0
-        self._empty: asyncio.Event | None = None
+        self._empty = asyncio.Event()
+        self._empty.set()
 
     @property
     def accepts(self) -> bool:
@@ -46,19 +47,18 @@ class Lifecycle:
     def enter(self) -> None:
         """A request came in."""
         self._n_inside += 1
+        self._empty.clear()
 
     def leave(self) -> None:
         """A request is over."""
         self._n_inside -= 1
-        if self._n_inside == 0 and self._empty is not None:
+        if not self._n_inside:
             self._empty.set()
 
     async def emptied(self, within_s: float) -> bool:
         """Wait until nobody is inside; False when that takes longer than `within_s`."""
-        if self._n_inside:
-            self._empty = asyncio.Event()
-            try:
-                await asyncio.wait_for(self._empty.wait(), within_s)
-            except TimeoutError:
-                return self._n_inside == 0
+        try:
+            await asyncio.wait_for(self._empty.wait(), within_s)
+        except TimeoutError:
+            return not self._n_inside
         return True

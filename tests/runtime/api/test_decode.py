@@ -348,3 +348,26 @@ def test_what_the_assistant_thought_comes_back_as_its_reasoning() -> None:
     said = {"role": "assistant", "content": "4", "reasoning_content": "2 + 2"}
 
     assert decoded(messages=[USER, said, USER]).messages[1].reasoning == "2 + 2"
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ('{"city":"Zürich","days":[1,2],"o":{}}', '{"city": "Zürich", "days": [1, 2], "o": {}}'),
+        ('{"city": "Zürich", "days": [1, 2]}', '{"city": "Zürich", "days": [1, 2]}'),
+        ('{"a":1, "b":2}', '{"a":1, "b":2}'),
+        ('{"a":1.50}', '{"a":1.50}'),
+        ('{"a":1,"a":2}', '{"a":1,"a":2}'),
+        ("{}", "{}"),
+        ('{"a":', '{"a":'),
+        ('{"a":"\\ud800"}', '{"a":"\\ud800"}'),
+        ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", None),
+    ],
+)
+def test_arguments_that_a_client_wrote_again_without_spaces_are_read_as_generated(
+    sent: str, read: str | None
+) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": sent}}
+    request = decoded(messages=[USER, {"role": "assistant", "content": None, "tool_calls": [call]}])
+
+    assert request.messages[1].tool_calls[0].arguments == (sent if read is None else read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.arguments import as_generated
 from agentkit_runtime.api.openai.request import ContentPart, Message, ToolCallBody
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
 
@@ -78,4 +79,5 @@ def _part(part: ContentPart, path: str) -> str:
 def _tool_call(call: ToolCallBody, path: str) -> ChatToolCall:
     if call.type != "function" or call.function is None:
         raise ApiError(f"{path} must be a function call", param=path)
-    return ChatToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments)
+    arguments = as_generated(call.function.arguments)
+    return ChatToolCall(id=call.id, name=call.function.name, arguments=arguments)

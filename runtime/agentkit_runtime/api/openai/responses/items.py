@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.arguments import as_generated
 from agentkit_runtime.api.openai.request import ContentPart
 from agentkit_runtime.api.openai.responses.request import InputItem
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
@@ -102,7 +103,9 @@ class _Reading:
         call_id = _needed(item.call_id, f"{path}.call_id")
         name = _needed(item.name, f"{path}.name")
         arguments = _needed(item.arguments, f"{path}.arguments")
-        self._turn().calls.append(ChatToolCall(id=call_id, name=name, arguments=arguments))
+        self._turn().calls.append(
+            ChatToolCall(id=call_id, name=name, arguments=as_generated(arguments))
+        )
         self.call_ids.add(call_id)
 
     def _result(self, item: InputItem, path: str) -> None:
