@@ -11,12 +11,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, TypeVar
 
-from agentkit_runtime.errors import RuntimeFault
+from agentkit_runtime.errors import NotCached, RuntimeFault
 from agentkit_runtime.kv.events import EventLog, Gap, Numbered, Subscriber
+from agentkit_runtime.kv.prune import ByPrefix, PruneReport
 
 if TYPE_CHECKING:
     from agentkit_runtime.core import EngineCore
     from agentkit_runtime.engine import Engine
+    from agentkit_runtime.kv.branch import Branch
     from agentkit_runtime.kv.pins import Pin
     from agentkit_runtime.kv.public import Published
     from agentkit_runtime.kv.view import SessionView, TreeView
@@ -54,6 +56,36 @@ class Steering:
                 limit=limit, depth=depth, tenant=tenant, with_tokens=with_tokens
             )
         )
+
+    async def pin_branch(
+        self, *, node: int, end: int, tenant: str, ttl_s: float | None, name: str | None
+    ) -> Pin:
+        """Pin the prefix that ends with a node of `tree`; see `KvCache.pin`.
+
+        Raises NotCached where the node is not there any more, and PinRefused.
+        """
+
+        def pin(core: EngineCore) -> Pin:
+            found = _branch(core, node, end, tenant)
+            return core.cache.pin(
+                found.namespace, found.tokens, scope=found.scope, ttl_s=ttl_s, name=name
+            )
+
+        return await self._call(pin)
+
+    async def prune_branch(
+        self, *, node: int, end: int, tenant: str, dry_run: bool = False
+    ) -> PruneReport:
+        """Forget a node of `tree` with all that follows it; see `KvCache.prune`.
+
+        Raises NotCached where the node is not there any more.
+        """
+
+        def prune(core: EngineCore) -> PruneReport:
+            found = _branch(core, node, end, tenant)
+            return core.cache.prune(ByPrefix(found.namespace, found.tokens), dry_run=dry_run)
+
+        return await self._call(prune)
 
     async def sessions(self, *, limit: int, tenant: str | None = None) -> list[SessionView]:
         """Sessions that are remembered; of each tenant the latest first."""
@@ -130,6 +162,13 @@ def _leave(subscribed: Future[tuple[int, Callable[[], None]]]) -> None:
     """Whoever wanted to follow is gone."""
     if not subscribed.cancelled() and subscribed.exception() is None:
         subscribed.result()[1]()
+
+
+def _branch(core: EngineCore, node: int, end: int, tenant: str) -> Branch:
+    found = core.cache.branch(node=node, end=end, tenant=tenant)
+    if found is None:
+        raise NotCached("this node has left the tree, or has grown; look at the tree again")
+    return found
 
 
 def log_of(core: EngineCore) -> EventLog:

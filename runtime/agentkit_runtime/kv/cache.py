@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from agentkit_runtime.errors import NotCached
+from agentkit_runtime.kv.branch import Branch, find_branch
 from agentkit_runtime.kv.events import AllBlocksCleared
 from agentkit_runtime.kv.extent import total
 from agentkit_runtime.kv.hints import Hint
@@ -72,13 +73,17 @@ class KvCache(RestoringSlots):
         """The part of the tree that was used last; see `view.tree_view`. Takes bounded time."""
         return tree_view(
             self._tree,
-            pinned=(pin.node for pin in self._pins),
+            pins=self._pins,
             published=(prefix.node for prefix in self._public),
             limit=limit,
             depth=depth,
             tenant=tenant,
             with_tokens=with_tokens,
         )
+
+    def branch(self, *, node: int, end: int, tenant: str) -> Branch | None:
+        """What pins and prunes call a node that `view` has shown; see `branch.find_branch`."""
+        return find_branch(self._tree, node=node, end=end, tenant=tenant)
 
     def sessions(self, *, limit: int = 500, tenant: str | None = None) -> list[SessionView]:
         """Sessions and sets of tags that are remembered; of each tenant the latest first."""

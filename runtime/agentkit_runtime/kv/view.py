@@ -10,10 +10,12 @@ import heapq
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from agentkit_runtime.checks import require_whole
 from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.node import DONE, WANTED, Node, RootNode
+from agentkit_runtime.kv.pins import HeldPin
 from agentkit_runtime.kv.tokens import TOKEN_BYTES
 from agentkit_runtime.kv.tree import RadixTree
 
@@ -54,6 +56,8 @@ class NodeView:
     locks: int
     """Running requests, pins and published prefixes that hold it or what is below it."""
     pinned: bool
+    pins: tuple[str, ...]
+    """Handles of the pins that end here."""
     published: bool
     sessions: tuple[str, ...]
     """Sessions whose requests ended here; not all when there are many."""
@@ -97,7 +101,7 @@ class SessionView:
 def tree_view(
     tree: RadixTree,
     *,
-    pinned: Iterable[Node],
+    pins: Iterable[HeldPin],
     published: Iterable[Node],
     limit: int = 500,
     depth: int | None = None,
@@ -108,7 +112,7 @@ def tree_view(
 
     Args:
         tree: where to look.
-        pinned: nodes where pins end.
+        pins: all there are.
         published: nodes where published prefixes end.
         limit: most nodes shown, roots included.
         depth: most nodes on a path below its root; None is any.
@@ -116,7 +120,10 @@ def tree_view(
         with_tokens: show the first tokens of each node.
     """
     require_whole("limit", limit, least=1, most=MAX_NODES)
-    marks = (_above(pinned), _above(published))
+    ends: dict[Node, list[str]] = {}
+    for pin in pins:
+        ends.setdefault(pin.node, []).append(pin.handle)
+    marks = _Marks(ends, _above(ends), _above(published))
     queue = _Hottest(limit * _SCAN_PER_NODE)
     queue.add(_roots(tree, tenant), None, 0)
     nodes: list[NodeView] = []
@@ -149,6 +156,12 @@ def session_views(labels: Iterable[Label], limit: int) -> list[SessionView]:
         )
         for label in itertools.islice(labels, limit)
     ]
+
+
+class _Marks(NamedTuple):
+    ends: dict[Node, list[str]]
+    pinned: set[Node]
+    published: set[Node]
 
 
 class _Hottest:
@@ -199,7 +212,7 @@ def _view(
     node: Node,
     parent: int | None,
     now: int,
-    marks: tuple[set[Node], set[Node]],
+    marks: _Marks,
     *,
     with_tokens: bool,
 ) -> NodeView:
@@ -217,8 +230,9 @@ def _view(
         hits=node.hits,
         uses_ago=now - node.last_used,
         locks=node.locks,
-        pinned=node in marks[0],
-        published=node in marks[1],
+        pinned=node in marks.pinned,
+        pins=tuple(marks.ends.get(node, ())),
+        published=node in marks.published,
         sessions=tuple(sorted(sessions)),
         tags=tuple(sorted(tags))[:_SHOWN_LABELS],
         children=len(node.children),

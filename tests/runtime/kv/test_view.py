@@ -96,7 +96,7 @@ def test_a_huge_tree_is_looked_at_in_bounded_time() -> None:
     took = []
     for _ in range(5):
         began = time.thread_time()
-        view = tree_view(tree, pinned=[], published=[], limit=500)
+        view = tree_view(tree, pins=[], published=[], limit=500)
         took.append(time.thread_time() - began)
     assert len(view.nodes) == 500
     assert not view.complete

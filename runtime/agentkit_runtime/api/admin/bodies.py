@@ -117,6 +117,27 @@ class OwnPrune(Prune):
     by: Literal["tenant", "session", "tag", "pin", "prefix"]
 
 
+class Branch(AdminModel):
+    """A node as `GET /admin/v1/tree` shows it: its `id`, the sum of its `start` and `tokens`."""
+
+    node: Annotated[int, Field(ge=0)]
+    end: Annotated[int, Field(ge=1)]
+    tenant: Label = DEFAULT_TENANT
+
+
+class PinBranch(Branch):
+    """`POST /admin/v1/tree/pin`."""
+
+    ttl_s: Seconds | None = None
+    name: Label | None = None
+
+
+class PruneBranch(Branch):
+    """`POST /admin/v1/tree/prune`."""
+
+    dry_run: bool = False
+
+
 class Flush(AdminModel):
     """`POST /admin/v1/flush`: a tenant, or with `all` everything, published prefixes included."""
 

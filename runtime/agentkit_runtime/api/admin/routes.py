@@ -79,6 +79,8 @@ class AdminRoutes:
         return {
             ("/state", "GET"): self.state,
             ("/tree", "GET"): self.tree,
+            ("/tree/pin", "POST"): self.pin_branch,
+            ("/tree/prune", "POST"): self.prune_branch,
             ("/sessions", "GET"): self.sessions,
             ("/pins", "GET"): self.pins,
             ("/pins", "POST"): self.add_pin,
@@ -150,6 +152,11 @@ class AdminRoutes:
         assert done["pin"] is not None, "a pin was asked for"
         return done["pin"]
 
+    async def pin_branch(self, body: bodies.PinBranch) -> PinDocument:
+        """Keep the prefix that ends with a node of the tree; 409 where it is not there any more."""
+        pin = await self._steering.pin_branch(**body.model_dump())
+        return show.pin_document(pin, pin.ttl_s)
+
     async def remove_pin(self, handle: str) -> Ended:
         """End a pin; its tokens become ordinary cached ones."""
         return await self._actions.unpin(handle, None)
@@ -183,6 +190,10 @@ class AdminRoutes:
     async def prune(self, body: bodies.AdminPrune) -> PruneDocument:
         """Forget what a selector names; with `dry_run` only say what that would be."""
         return await self._actions.prune(body, body.tenant)
+
+    async def prune_branch(self, body: bodies.PruneBranch) -> PruneDocument:
+        """Forget a node of the tree and all behind it; 409 where it is not there any more."""
+        return show.prune_document(await self._steering.prune_branch(**body.model_dump()))
 
     async def flush(self, body: bodies.Flush, request: Request) -> FlushDocument:
         """Forget all of a tenant, or all there is: what is cached, and stored responses."""

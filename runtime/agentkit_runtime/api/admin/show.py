@@ -51,6 +51,7 @@ def _node(node: NodeView, tokenizer: Tokenizer | None) -> NodeDocument:
         "locks": node.locks,
         "locked": node.locks > 0,
         "pinned": node.pinned,
+        "pins": list(node.pins),
         "published": node.published,
         "sessions": list(node.sessions),
         "tags": list(node.tags),

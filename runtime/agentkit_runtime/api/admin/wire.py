@@ -18,6 +18,7 @@ class NodeDocument(TypedDict):
     locks: int
     locked: bool
     pinned: bool
+    pins: list[str]
     published: bool
     sessions: list[str]
     tags: list[str]

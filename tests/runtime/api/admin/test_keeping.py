@@ -105,3 +105,26 @@ def test_what_would_do_nothing_or_harm_is_refused(
     assert answer.status_code == 400, answer.text
     error = answer.json()["error"]
     assert named in f"{error['param']} {error['message']}"
+
+
+def test_a_node_of_the_tree_is_pinned_and_pruned_with_what_follows(operated: Operated) -> None:
+    operated.ask(operated.ann, "hello")
+    operated.ask(operated.ann, "sunny")
+    nodes = operated.root.get("/admin/v1/tree").json()["nodes"]
+    (shared,) = (node for node in nodes if node["children"] == 2)
+    branch = {"node": shared["id"], "end": shared["start"] + shared["tokens"], "tenant": "ann"}
+
+    pin = operated.root.post("/admin/v1/tree/pin", json={**branch, "name": "rules"}).json()
+
+    assert (pin["name"], pin["tokens"]) == ("rules", branch["end"])
+    nodes = operated.root.get("/admin/v1/tree").json()["nodes"]
+    assert [node["pins"] for node in nodes if node["pinned"] and node["tokens"]] == [
+        [pin["handle"]]
+    ]
+    would = operated.root.post("/admin/v1/tree/prune", json={**branch, "dry_run": True}).json()
+    did = operated.root.post("/admin/v1/tree/prune", json=branch).json()
+    assert would == {**did, "dry_run": True}
+    assert (did["pins"], did["nodes"]) == (1, 3)
+    gone = operated.root.post("/admin/v1/tree/prune", json=branch)
+    assert (gone.status_code, gone.json()["error"]["code"]) == (409, "not_cached")
+    assert operated.ann.post("/admin/v1/tree/prune", json=branch).status_code == 403
