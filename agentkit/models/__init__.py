@@ -3,7 +3,8 @@
 base.py      Model, ModelRequest and what a request may ask for
 resolve.py   model strings: "local:smollm2", "anthropic:..." -> the model
 hosted/      models behind an API: planned, sent by the vendor's SDK, judged; an adapter for each
-local.py     our own runtime in this process; the only file that imports agentkit_runtime
+local.py     our own runtime in this process; runtime.py: a server of ours
+own/         what both have in common; only these three import agentkit_runtime
 engines.py   one engine for each process and local model; prices.py: what tokens cost
 fallback.py  FallbackModel: the next model where one fails; routes.py: models that stand for others
 throttle.py  how many requests at once and in a minute; rates.py: RateLimits, and how they wait

@@ -7,7 +7,8 @@ from agentkit.models.base import Model
 
 _KNOWN = (
     '"local:smollm2" (bundled), "local:/path/to/model.gguf" or a folder, "local:org/name" '
-    '(hub id), "anthropic:...", "openai:...", "openai-chat:...", "gemini:...", "deepseek:...", '
+    '(hub id), "runtime:http://host:8000" (an agentkit-runtime server), '
+    '"anthropic:...", "openai:...", "openai-chat:...", "gemini:...", "deepseek:...", '
     '"openrouter:...", "xai:...", "mistral:...", "groq:...", "moonshot:...", "alibaba:...", '
     '"vllm:http://host:8000/v1#model" (also sglang, trtllm), '
     "or a model object such as agentkit.testing.ScriptedModel"
@@ -29,11 +30,15 @@ def resolve_model(model: str | Model) -> Model:
         from agentkit.models.local import LocalModel
 
         return LocalModel(name)
+    if provider == "runtime" and name:
+        from agentkit.models.runtime import runtime_models
+
+        return runtime_models().get(name)
     from agentkit.models.hosted.resolve import hosted_models
 
     if (hosted := hosted_models().get(provider, name)) is not None:
         return hosted
-    if provider == "local":
+    if provider in ("local", "runtime"):
         problem = "no model named in" if colon else "no provider in"
     else:
         problem = f"unknown provider {provider!r} in" if colon else "no provider in"
