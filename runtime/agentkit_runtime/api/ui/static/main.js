@@ -53,6 +53,8 @@ class Page {
     this.startedS = null;
     this.heardMs = Date.now();
     this.round = 0;
+    this.isLooking = false;
+    this.looksAgain = false;
     this.failures = 0;
     document.addEventListener("visibilitychange", () => document.hidden || this.now());
   }
@@ -79,20 +81,42 @@ class Page {
     if (!document.hidden) this.timer = setTimeout(() => this.now(), waitMs);
   }
 
+  /** What the server can always say at once. */
   async ask() {
-    const { tenant } = this.header;
-    const [state, tree, sessions, pins, published, requests] = await Promise.all([
+    const [state, requests] = await Promise.all([
       api.get("state", { history: HISTORY, since: this.history.newestS }),
-      api.get("tree", { limit: MAX_NODES, tenant }),
-      api.get("sessions", { limit: MAX_SESSIONS, tenant }),
-      api.get("pins", { tenant }),
-      api.get("published"),
       api.get("requests", { after: this.requests.last }),
     ]);
-    return { state, tree, sessions: sessions.data, pins: pins.data, published: published.data, requests };
+    return { state, requests };
   }
 
-  heard({ state, tree, sessions, pins, published, requests }) {
+  /** What the engine says between two of its steps, which can be long: nothing else waits for it. */
+  async lookIntoEngine() {
+    if (this.isLooking) {
+      this.looksAgain = true;
+      return;
+    }
+    this.isLooking = true;
+    this.looksAgain = false;
+    const { tenant } = this.header;
+    try {
+      const [tree, sessions, pins, published] = await Promise.all([
+        api.get("tree", { limit: MAX_NODES, tenant }),
+        api.get("sessions", { limit: MAX_SESSIONS, tenant }),
+        api.get("pins", { tenant }),
+        api.get("published"),
+      ]);
+      this.seen({ tree, sessions: sessions.data, pins: pins.data, published: published.data });
+    } catch (failure) {
+      if (!(failure instanceof api.ApiFailure)) throw failure;
+      setText(byId("tree-summary"), `not up to date: ${failure.message}`);
+    } finally {
+      this.isLooking = false;
+      if (this.looksAgain) this.lookIntoEngine();
+    }
+  }
+
+  heard({ state, requests }) {
     this.heardMs = Date.now();
     this.failures = 0;
     show(byId("trouble"), false);
@@ -108,18 +132,23 @@ class Page {
     this.history.add(state.history);
     this.requests.add(requests);
     this.bytesPerToken = state.pool.bytes_per_token;
-    this.pinList = pins;
     const { spanS, tenant } = this.header;
     this.header.update(state, api.key() !== null);
-    this.header.sawTenants([...this.requests.tenants, ...[tree.nodes, sessions, pins].flat().map((one) => one.tenant)]);
+    this.header.sawTenants(this.requests.tenants);
     this.tiles.update(state, this.history, spanS);
     this.panels.update(this.history, spanS);
     this.memory.update(state);
     this.load.update(state);
+    this.requests.draw(tenant);
+    this.lookIntoEngine();
+  }
+
+  seen({ tree, sessions, pins, published }) {
+    this.pinList = pins;
+    this.header.sawTenants([tree.nodes, sessions, pins].flat().map((one) => one.tenant));
     this.tree.update(tree);
     this.sessions.update(sessions);
     this.pins.update(pins, published);
-    this.requests.draw(tenant);
   }
 
   detail() {
