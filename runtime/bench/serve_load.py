@@ -39,6 +39,7 @@ TURNS = 3
 BATCH_TOKENS = 24
 PERSON_TOKENS = 8
 PERSON_EVERY_S = 2.0
+SLOTS = 24_576
 BASELINE_QUESTIONS = 30
 WORDS = ("museum", "harbour", "ledger", "winter", "painting", "boat", "council", "keel", "loan")
 
@@ -293,7 +294,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/")
     parser.add_argument("options", nargs="*", help="more options of `serve`, behind --")
     asked = parser.parse_args()
-    with serve_process(*asked.options) as server:
+    # A pool that is full long before the middle: memory that still grows then is a leak.
+    with serve_process("--slots", str(SLOTS), *asked.options) as server:
         outcome = asyncio.run(measure(server, asked.seconds, asked.streams))
         figures = show(outcome, asked.seconds, asked.streams)
         code = server.stop()
