@@ -48,10 +48,13 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, and below it where an exception went through."""
-        line = super().format(record)
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line alone. Sessions and the like are of clients' making: none of them ends it."""
         fields: Mapping[str, object] = getattr(record, FIELDS, {})
-        head, *rest = line.split("\n", 1)
-        return "\n".join((head + "".join(f" {k}={v!s}" for k, v in fields.items()), *rest))
+        told = "".join(f" {name}={value!s}" for name, value in fields.items())
+        return _printable(super().formatMessage(record) + told)
 
     def formatException(self, ei: Any) -> str:
         """Type and places of an exception, not its text."""
@@ -59,6 +62,17 @@ class TextFormatter(logging.Formatter):
         if error is None:
             return ""
         return "\n".join((type(error).__qualname__, *(f"  at {at}" for at in _places(error))))
+
+
+def _printable(text: str) -> str:
+    """`text` with escapes for what would break the line, or steer the terminal that shows it."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def _places(error: BaseException) -> list[str]:

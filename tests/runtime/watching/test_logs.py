@@ -67,6 +67,19 @@ def test_the_text_form_says_the_same(watched: Watched) -> None:
     assert " completion_tokens=7 " in line
 
 
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_a_session_cannot_begin_a_line_nor_steer_a_terminal(
+    watched: Watched, formatter: logging.Formatter
+) -> None:
+    with logged(formatter) as stream:
+        watched.chat("hello", prompt_cache_key="a\n2026 ERROR forged\x1b[2J\u202e\u2028")
+        watched.client.get("/v1/models")
+    line, *others = stream.getvalue().split("\n")
+    assert "forged" in line
+    assert line.isprintable()
+    assert not any("forged" in other for other in others)
+
+
 @pytest.mark.parametrize("given", ["", "with space", "x" * 129, "a\u00e9b", "{}"])
 def test_an_id_that_cannot_be_one_is_replaced(watched: Watched, given: str) -> None:
     answer = watched.client.get("/v1/models", headers={"x-request-id": given.encode("latin-1")})
