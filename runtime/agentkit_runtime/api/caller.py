@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -74,14 +75,26 @@ class Authentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its caller, or refuse it."""
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+            headers = _joined(scope["headers"])
             try:
                 caller = self._authenticator.authenticate(headers)
             except ApiError as error:
                 await dialect_of(scope["path"]).response(error)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["caller"] = caller
+            state = scope.setdefault("state", {})
+            state["caller"] = caller
+            state["caller_now"] = functools.partial(self._authenticator.authenticate, headers)
         await self._app(scope, receive, send)
+
+
+def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name; one that comes several times has all its values (RFC 9110, 5.3), so that
+    of two keys none is let in, and not whichever is last."""
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
 
 
 def caller_of(request: Request) -> Caller:
@@ -97,6 +110,15 @@ def require_user(request: Request) -> Caller:
 def require_admin(request: Request) -> Caller:
     """The caller, who must be allowed to steer the server."""
     return _require(request, "admin")
+
+
+def is_still(request: Request, role: Role) -> bool:
+    """Whether the key of `request` still has `role`: for answers that have no end of their own."""
+    caller_now: Callable[[], Caller] = request.state.caller_now
+    try:
+        return role in caller_now().roles
+    except ApiError:
+        return False
 
 
 def _require(request: Request, role: Role) -> Caller:

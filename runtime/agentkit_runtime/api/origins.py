@@ -9,6 +9,7 @@ Keys make both harmless: a page does not have them.
 
 from __future__ import annotations
 
+import ipaddress
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -29,14 +30,22 @@ _PREFLIGHT_MAX_AGE_S = 600
 
 def require_origin(text: str) -> str:
     """`text`, if it is one origin, such as https://app.example.com:8443; else ValueError."""
-    parts = urlsplit(text)
-    alone = f"{parts.scheme}://{parts.netloc}" == text and "@" not in parts.netloc
-    if parts.scheme not in ("http", "https") or not parts.hostname or not alone or "*" in text:
+    if not _is_origin(text):
         raise ValueError(
             f"an origin is a scheme, a host and perhaps a port, such as https://app.example.com, "
             f"got {text!r}"
         )
     return text.lower()
+
+
+def _is_origin(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # raises for what is no port
+    except ValueError:
+        return False
+    alone = f"{parts.scheme}://{parts.netloc}" == text and not {"@", "*", " "} & set(text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and alone
 
 
 def open_to(app: FastAPI, origins: tuple[str, ...]) -> None:
@@ -49,6 +58,16 @@ def open_to(app: FastAPI, origins: tuple[str, ...]) -> None:
         expose_headers=_EXPOSED,
         max_age=_PREFLIGHT_MAX_AGE_S,
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class OnlyLocal:
@@ -73,7 +92,7 @@ class OnlyLocal:
 
     def _refusal(self, headers: Headers) -> ApiError | None:
         host = headers.get("host", "").lower()
-        if not self._any_host and _name(host) not in LOCAL_NAMES:
+        if not self._any_host and not _is_local(_name(host)):
             return ApiError(
                 "a server without keys answers under localhost, 127.0.0.1 and [::1] only; "
                 "start it with --keys to serve others",
@@ -81,13 +100,26 @@ class OnlyLocal:
                 code="misdirected_request",
             )
         origin = headers.get("origin", "").lower()
-        if origin and urlsplit(origin).netloc != host and origin not in self._origins:
+        if origin and _netloc(origin) != host and origin not in self._origins:
             return ApiError(
                 "a server without keys takes no requests of other sites' pages; "
                 "start it with --cors-origin for the ones that may",
                 status=403,
                 code="origin_not_allowed",
             )
+        return None
+
+
+def _is_local(name: str) -> bool:
+    """Whether it can mean this machine only: an address of the loopback cannot be rebound."""
+    return name in LOCAL_NAMES or is_loopback(name)
+
+
+def _netloc(origin: str) -> str | None:
+    """An origin's host and port; None where it has none, as `null`, or is no origin at all."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
         return None
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentkit_runtime.api.origins import require_origin
+from agentkit_runtime.api.origins import is_loopback, require_origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +59,6 @@ class Access:
                 "PEM files, and the key is that of the certificate, without a password"
             ) from error
         return context
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens on `host`."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _no_password() -> str:

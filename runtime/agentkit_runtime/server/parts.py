@@ -17,12 +17,12 @@ from agentkit_runtime.api.admin import AdminParts, Sampler, admin_routes, own_ro
 from agentkit_runtime.api.answering import Answering, Gate
 from agentkit_runtime.api.app import create_app
 from agentkit_runtime.api.gates import Gates
-from agentkit_runtime.api.origins import OnlyLocal, open_to
+from agentkit_runtime.api.origins import OnlyLocal, is_loopback, open_to
 from agentkit_runtime.api.ui import UI_PATHS, ui_routes
 from agentkit_runtime.governing.gate import PressureGate
 from agentkit_runtime.governing.lifecycle import Lifecycle
 from agentkit_runtime.routing.worker import worker_routes
-from agentkit_runtime.server.access import Access, is_loopback
+from agentkit_runtime.server.access import Access
 from agentkit_runtime.server.config import ServerConfig
 from agentkit_runtime.tenancy.rate_headers import RateHeaders
 from agentkit_runtime.tenancy.tenants import Tenants, tenants_of

@@ -68,7 +68,7 @@ def local(served: Serve) -> httpx2.Client:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1:80", "[::1]:8321", "LOCALHOST:1", "[::1]"]
+    "host", ["localhost", "127.0.0.1:80", "[::1]:8321", "LOCALHOST:1", "[::1]", "127.0.0.2:80"]
 )
 def test_without_keys_it_answers_under_its_own_names(local: httpx2.Client, host: str) -> None:
     assert local.get("/v1/models", headers={"Host": host}).status_code == 200
@@ -85,7 +85,9 @@ def test_without_keys_a_rebound_name_gets_no_answer(local: httpx2.Client, host: 
     assert answer.json()["error"]["code"] == "misdirected_request"
 
 
-@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1"])
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://localhost:1", "http://[evil"]
+)
 def test_without_keys_other_sites_pages_cannot_send_even_what_needs_no_preflight(
     local: httpx2.Client, origin: str
 ) -> None:
@@ -154,6 +156,8 @@ def test_with_keys_browsers_get_no_word_of_permission_by_default(house: House) -
         "https://a/",
         "ftp://a",
         "https://u@a",
+        "https://[a",
+        "https://a:99999",
     ],
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:

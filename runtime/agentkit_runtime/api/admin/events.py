@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated
 
-from fastapi import Header, Query
+from fastapi import Header, Query, Request
 from fastapi.responses import Response
 
+from agentkit_runtime.api.caller import is_still
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.sse import EventStream
 from agentkit_runtime.kv.events import BlockRemoved, BlockStored, Gap, KvEvent, Numbered
@@ -41,10 +43,11 @@ class EventEndpoint:
 
     async def stream(
         self,
+        request: Request,
         since: Since = None,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """Every block that comes and goes, numbered, until the client leaves.
+        """Every block that comes and goes, numbered, until the client leaves or its key ends.
 
         Blocks are named; token ids, which are prompts, are not told here. Each event's `id` is its
         number. An event `gap` says that events are missing: start anew.
@@ -57,10 +60,13 @@ class EventEndpoint:
         seen = newest if since is None else since
         if last_event_id is not None and _NUMBER.fullmatch(last_event_id):
             seen = int(last_event_id)
-        return EventStream(self._events(seen, wakeup), on_close=leave)
+        admitted = partial(is_still, request, "admin")
+        return EventStream(self._events(seen, wakeup, admitted), on_close=leave)
 
-    async def _events(self, seen: int, wakeup: Wakeup) -> AsyncIterator[bytes]:
-        while True:
+    async def _events(
+        self, seen: int, wakeup: Wakeup, admitted: Callable[[], bool]
+    ) -> AsyncIterator[bytes]:
+        while admitted():  # also with each beat: a revoked key reads on for so long at most
             wakeup.clear()
             found = await self._steering.events_since(seen)
             if isinstance(found, Gap):
