@@ -8,6 +8,10 @@ not read. Either costs a client nothing and the server a file handle, or an answ
     a peer that is gone          found by the kernel's own probes within about `stall_s`
 
 Bodies that do not come are `body_limit`'s.
+
+A request that says its length twice, as a number and as chunks, is the last of its connection: a
+proxy in front may have seen another end of it, and what follows may be no request of its own
+(RFC 9112, 6.1).
 """
 
 from __future__ import annotations
@@ -15,12 +19,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agentkit_runtime.checks import require_number
 
+_LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
+_CLOSE = b"connection", b"close"
 _LOG = logging.getLogger(__name__)
 
 
@@ -72,6 +79,12 @@ class _PatientProtocol(H11Protocol):
         else:
             self._cancel_waiting()
 
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.scope is not None and _says_two_lengths(self.scope["headers"]):
+            # uvicorn closes after the answer, as if the client had asked for it.
+            self.scope["headers"] = [*self.scope["headers"], _CLOSE]
+
     def pause_writing(self) -> None:
         super().pause_writing()
         if self._stalled is None:
@@ -109,6 +122,12 @@ class _PatientProtocol(H11Protocol):
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
+
+
+def _says_two_lengths(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether it is so, and the connection is not to be closed anyway."""
+    found = tuple(headers)
+    return {name for name, _ in found} >= _LENGTHS and _CLOSE not in found
 
 
 def _probe(sock: socket.socket | None, within_s: float) -> None:

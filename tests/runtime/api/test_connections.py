@@ -222,3 +222,16 @@ def test_what_does_not_finish_in_time_ends_with_a_word_about_it(
 def test_no_patience_at_all_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} must be at least"):
         Patience(**{field: 0.0})
+
+
+def test_a_request_with_two_lengths_is_the_last_of_its_connection(
+    smollm2_text: tuple[Tokenizer, ChatTemplate],
+) -> None:
+    smuggled = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(smollm2_text) as run, run.connect() as client:
+        lengths = b"\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        client.sendall(head(5).replace(b"\r\n\r\n", lengths) + smuggled)
+        received = b""
+        while some := client.recv(4096):
+            received += some
+    assert received.count(b"HTTP/1.1 ") == received.count(b"HTTP/1.1 400") == 1
