@@ -137,3 +137,18 @@ def test_the_page_says_what_the_client_library_would_write() -> None:
     theirs = text_string_to_metric_families(generate_latest(registry).decode())
     ours = text_string_to_metric_families(Page((registry,), "none").write().decode())
     assert list(ours) == [family for family in theirs if not family.name.endswith("_created")]
+
+
+def test_each_endpoint_is_counted_under_the_path_that_it_is_documented_by(watched: Watched) -> None:
+    documented = watched.client.get("/openapi.json").json()["paths"]
+    for path, methods in documented.items():
+        for method in methods.keys() - {"get"}:
+            watched.client.request(method, path, content=b"no JSON")
+    counted = {
+        sample.labels["route"].replace(":path}", "}")
+        for family in Numbers(watched).families.values()
+        for sample in family.samples
+        if sample.name == "agentkit_http_responses_total"
+    }
+    assert {"/v1/responses", "/v1/completions", "/v1/messages"} <= counted
+    assert counted <= {*documented, "/openapi.json", "/metrics", "none"}

@@ -33,9 +33,11 @@ class OpenAiRoutes:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.router = APIRouter(prefix="/v1")
+        # Each route has its whole path: those behind a prefix of an outer router would tell
+        # metrics and logs only what follows it.
+        self.router = APIRouter()
         self.router.add_api_route(
-            "/chat/completions",
+            "/v1/chat/completions",
             self.create_chat_completion,
             methods=["POST"],
             response_model=None,
@@ -44,8 +46,8 @@ class OpenAiRoutes:
         self.responses = ResponseRoutes(site)
         self.router.include_router(self.responses.router)
         self.router.include_router(CompletionRoutes(site).router)
-        self._add_get("/models", self.list_models)
-        self._add_get("/models/{model_id:path}", self.get_model)
+        self._add_get("/v1/models", self.list_models)
+        self._add_get("/v1/models/{model_id:path}", self.get_model)
 
     def _add_get(self, path: str, endpoint: Callable[..., object]) -> None:
         # No response model: what is returned has its final shape already.

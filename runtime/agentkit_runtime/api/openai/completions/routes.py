@@ -33,7 +33,7 @@ class CompletionRoutes:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.router = APIRouter(prefix="/completions")
+        self.router = APIRouter(prefix="/v1/completions")
         self.router.add_api_route(
             "",
             self.create_completion,

@@ -47,7 +47,7 @@ class ResponseRoutes:
     def __init__(self, site: Site, store: ResponseStore | None = None) -> None:
         self._site = site
         self.store = ResponseStore() if store is None else store
-        self.router = APIRouter(prefix="/responses")
+        self.router = APIRouter(prefix="/v1/responses")
         one = "/{response_id}"
         for path, method, endpoint, documented in (
             ("", "POST", self.create_response, answers(streamed=True)),
