@@ -78,7 +78,7 @@ class StoreFile:
         )
         try:
             with self._asked():
-                self._prepare()
+                self._prepare(create)
         except BaseException:
             self._db.close()
             raise
@@ -106,11 +106,17 @@ class StoreFile:
         with self._asked():
             return self._pragma("data_version")
 
-    def _prepare(self) -> None:
-        """Make the tables in an empty file; refuse what is something else."""
+    def _prepare(self, create: bool) -> None:
+        """With `create`, make the tables in an empty file; refuse what is something else.
+
+        Who only looks leaves an empty file as it is: a copy of a store may be about to be there.
+        """
         self._db.execute("PRAGMA synchronous = FULL")
         if self._is_ours():
             return
+        if not create:
+            form = self._pragma("user_version")
+            raise KeyStoreFault(f"{self.path} is not a key store of this version (form {form})")
         with self._writing() as db:
             if self._is_ours():  # somebody else has made them meanwhile
                 return
@@ -140,10 +146,11 @@ class StoreFile:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk has ended it already
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     @contextmanager
     def _asked(self) -> Iterator[None]:

@@ -15,7 +15,8 @@ _TENANT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 OPERATOR = "(operator)"
 """Whose a request of an admin key without a tenant is. No key can name it: it is no valid name."""
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**15)]
+"""The bound is beyond every use, and within what can be divided as a float."""
 PriorityName = Literal["batch", "normal", "interactive"]
 
 

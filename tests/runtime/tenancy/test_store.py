@@ -123,7 +123,7 @@ def test_terms_are_kept_and_tenants_without_any_are_unlimited(path: Path) -> Non
         *(
             (name, value)
             for name in ("requests_per_minute", "max_tokens")
-            for value in (0, -1, "5")
+            for value in (0, -1, "5", 10**400)
         ),
         ("pinned_tokens", -1),
         ("weight", 0.0),
@@ -152,6 +152,30 @@ def test_what_is_no_key_store_is_left_alone(path: Path) -> None:
     path.write_bytes(b"not a database at all" * 100)
     with pytest.raises(KeyStoreFault, match="cannot be used"):
         KeyStore(path)
+
+
+def test_an_empty_file_becomes_a_store_only_for_who_means_to_make_one(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch()
+
+    with pytest.raises(KeyStoreFault, match="not a key store"):
+        KeyStore(path)
+    assert path.read_bytes() == b""
+    with KeyStore(path, create=True) as store:
+        assert store.records() == []
+
+
+def test_a_full_disk_is_what_is_told_and_nothing_is_written(path: Path) -> None:
+    with KeyStore(path, create=True) as store:
+        store.add(roles=USER, tenant="ann", now_s=0.0)
+        n_pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+        store._db.execute(f"PRAGMA max_page_count = {n_pages}")
+
+        with pytest.raises(KeyStoreFault, match="full"):
+            store.add(roles=USER, tenant="ann", name="x" * 100_000, now_s=0.0)
+        assert len(store.records()) == 1
+        store._db.execute("PRAGMA max_page_count = 1000000")
+        store.add(roles=USER, tenant="ann", now_s=0.0)
 
 
 def test_a_missing_store_says_how_to_make_one(path: Path) -> None:
