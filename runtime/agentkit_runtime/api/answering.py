@@ -10,13 +10,16 @@ so that quotas, limits and measurements hold for every endpoint alike.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+from weakref import WeakValueDictionary
 
 from agentkit_runtime.api.caller import Bounds, Caller
 from agentkit_runtime.api.labels import labelled
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from agentkit_runtime.service import ChatService
 
 _LOG = logging.getLogger(__name__)
+
+_PREPARED_AT_A_TIME = max(2, min(32, (os.cpu_count() or 1) + 4) // 2)
+"""Requests of one tenant: half of asyncio's own threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +127,10 @@ class Answering:
     watchers: tuple[Watcher, ...] = ()
     clock: Callable[[], float] = time.monotonic
     _open: set[Answer] = field(default_factory=set, init=False, repr=False, compare=False)
+    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(
+        default_factory=WeakValueDictionary, init=False, repr=False, compare=False
+    )
+    """Of tenants that have requests on their way in; one event loop's."""
 
     async def open(
         self,
@@ -158,7 +168,8 @@ class Answering:
             watches.closed(error)
             raise
         try:
-            streams = await self.service.open_many(chat, n)
+            async with self._turn(caller.tenant):
+                streams = await self.service.open_many(chat, n)
         except BaseException as error:
             ticket.leave()
             watches.closed(error)
@@ -167,6 +178,14 @@ class Answering:
         answer = Answer(chat, streams, ticket, watches, self._open.discard)
         self._open.add(answer)
         return answer
+
+    def _turn(self, tenant: str) -> asyncio.Semaphore:
+        """Bounds how many of a tenant's requests are rendered and compiled at a time: that runs in
+        threads which all share, and a grammar can take seconds."""
+        turn = self._turns.get(tenant)
+        if turn is None:
+            turn = self._turns[tenant] = asyncio.Semaphore(_PREPARED_AT_A_TIME)
+        return turn
 
     def abort_all(self) -> int:
         """Abort all answers that run; each ends with an event that says so. Returns how many."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -41,8 +42,10 @@ class GrammarCompiler:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._compiled: OrderedDict[tuple[str, str], LLMatcher] = OrderedDict()
-        """By tenant, too: how long a compilation takes would tell what others have asked for."""
+        self._compiled: OrderedDict[tuple[str, str], Future[LLMatcher]] = OrderedDict()
+        """What is being compiled is there, too: who wants the same waits for it.
+
+        By tenant, too: how long a compilation takes would tell what others have asked for."""
         self._looser = LooserTools()
 
     def compile_for(
@@ -114,16 +117,30 @@ class GrammarCompiler:
 
     def _matcher(self, source: str, plan: _Plan) -> LLMatcher:
         """A fresh matcher; copying a compiled one is far cheaper than compiling."""
+        key = (plan.tenant, source)
         with self._lock:
-            key = (plan.tenant, source)
             compiled = self._compiled.get(key)
+            is_new = compiled is None
             if compiled is None:
-                compiled = self._compile(source, plan)
-                self._compiled[key] = compiled
+                compiled = self._compiled[key] = Future()
             self._compiled.move_to_end(key)
             if len(self._compiled) > _CACHED_GRAMMARS:
                 self._compiled.popitem(last=False)
-            return compiled.deep_copy()
+        if is_new:
+            # Outside the lock: it can take seconds, and others have grammars of their own.
+            self._fill(compiled, key, plan)
+        original = compiled.result()
+        with self._lock:
+            return original.deep_copy()
+
+    def _fill(self, compiled: Future[LLMatcher], key: tuple[str, str], plan: _Plan) -> None:
+        try:
+            compiled.set_result(self._compile(key[1], plan))
+        except BaseException as error:
+            with self._lock:
+                if self._compiled.get(key) is compiled:
+                    del self._compiled[key]
+            compiled.set_exception(error)
 
     def _compile(self, source: str, plan: _Plan) -> LLMatcher:
         engine = self._vocabulary.engine
