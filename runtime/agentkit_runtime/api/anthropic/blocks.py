@@ -12,6 +12,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
+
 from agentkit_runtime.api.anthropic.request import Block, MessageBody
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
@@ -83,6 +85,13 @@ def texts_of(content: str | Sequence[Block], path: str) -> str:
     return "\n".join(text_of(block, f"{path}[{k}]") for k, block in enumerate(content))
 
 
+def _block(value: object, path: str) -> Block:
+    try:
+        return Block.model_validate(value)
+    except ValidationError as error:
+        raise ApiError(f"{path} is no block: {error.errors()[0]['msg']}", param=path) from None
+
+
 def _document_text(source: dict[str, object], path: str) -> str:
     kind, path = source.get("type"), f"{path}.source"
     if kind == "text" and isinstance(data := source.get("data"), str):
@@ -92,7 +101,7 @@ def _document_text(source: dict[str, object], path: str) -> str:
         if isinstance(content, str):
             return content
         if isinstance(content, list):
-            blocks = [Block.model_validate(item) for item in content]
+            blocks = [_block(item, f"{path}.content[{n}]") for n, item in enumerate(content)]
             return texts_of(blocks, f"{path}.content")
     raise ApiError(
         f"{path}.type is {kind!r}; this model reads documents of type 'text', with their data, and "

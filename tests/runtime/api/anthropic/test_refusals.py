@@ -53,6 +53,7 @@ def decoded(model: Any = None, **more: Any) -> Decoded:
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aa"}}
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "a/pdf", "data": "aa"}}
+DOCUMENT_OF_NUMBERS = {"type": "document", "source": {"type": "content", "content": [{"n": 1}]}}
 CALLED = [user("Hi"), assistant(call("t1", "Oslo", 1))]
 THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 JSON = {"format": {"type": "json_schema", "schema": SCHEMA}}
@@ -60,6 +61,10 @@ JSON = {"format": {"type": "json_schema", "schema": SCHEMA}}
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an image": ({"messages": [user(text("a"), IMAGE)]}, "messages[0].content[1].type"),
     "a PDF": ({"messages": [user(PDF)]}, "messages[0].content[0].source.type"),
+    "a document of what is no block": (
+        {"messages": [user(DOCUMENT_OF_NUMBERS)]},
+        "messages[0].content[0].source.content[0]",
+    ),
     "an image as a result": (
         {"messages": [*CALLED, user(result("t1", [IMAGE]))]},
         "messages[2].content[0].content[0].type",
