@@ -17,7 +17,11 @@ from typing import Any
 
 import httpx2
 from playwright.sync_api import Browser, Page, sync_playwright
-from serve_process import serve_process
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.serve_process import serve_process
 
 OUT = Path(__file__).parents[2] / "docs" / "images"
 WAIT_MS = 60_000
@@ -56,6 +60,18 @@ class Agents:
                 answer.raise_for_status()
                 messages.append(answer.json()["choices"][0]["message"])
 
+    def stranger(self, number: int) -> None:
+        """Somebody who shares nothing with the agents."""
+        text = f"Stranger {number}: " + " ".join(
+            f"Line {number}.{i} of a letter." for i in range(20)
+        )
+        messages = [{"role": "user", "content": text}]
+        body = {"model": "smollm2", "messages": messages, "max_tokens": 8}
+        headers = {"x-session-id": f"letter-{number + 1}", "x-agentkit-priority": "batch"}
+        httpx2.post(
+            f"{self._url}/v1/chat/completions", json=body, headers=headers, timeout=300
+        ).raise_for_status()
+
     def day(self) -> None:
         """What is on the pictures."""
         pin: dict[str, Any] = {"name": "clerk's rules", "ttl_s": 86_400}
@@ -72,6 +88,7 @@ class Agents:
                 thread.start()
             for thread in at_work:
                 thread.join()
+            self.stranger(number)
 
 
 @contextmanager
@@ -93,6 +110,7 @@ def opened(browser: Browser, url: str, width: int, height: int, scheme: str) -> 
     page = context.new_page()
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     page.goto(f"{url}/ui")
+    page.get_by_label("Time", exact=True).select_option("60")
     page.locator(".node.leaf").first.wait_for(timeout=WAIT_MS)
     return page
 

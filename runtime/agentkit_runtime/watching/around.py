@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from agentkit_runtime.watching.tracing import Tracing
 
 _LOG = logging.getLogger(REQUESTS_LOGGER)
-_QUIET = frozenset({"/metrics", "/health", "/live", "/ready"})
-"""Routes that are asked all the time: logged only where they fail."""
+_LOOKS = ("state", "requests", "tree", "sessions", "pins", "published")
+_QUIET = frozenset(
+    {"/metrics", "/health", "/live", "/ready", *(f"/admin/v1/{look}" for look in _LOOKS)}
+)
+"""What probes and dashboards look at all the time: logged only where it fails."""
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _NAME = REQUEST_ID_HEADER.encode()
 
@@ -87,7 +90,8 @@ class Around:
     def _ended(self, exchange: Exchange, scope: Scope) -> None:
         route, status = route_of(scope), exchange.status or GONE_STATUS
         self._metrics.ended(route=route, method=exchange.method, status=status)
-        if (route in _QUIET and status < 400) or not _LOG.isEnabledFor(logging.INFO):
+        quiet = route in _QUIET and exchange.method == "GET" and status < 400
+        if quiet or not _LOG.isEnabledFor(logging.INFO):
             return
         fields = _fields(exchange, scope, status, self._clock() - exchange.began_s)
         _LOG.info("%s %s %d", exchange.method, route, status, extra={FIELDS: fields})

@@ -11,11 +11,12 @@ const BOTTOM = 22;
 
 /**
  * One chart. `series`: `{ name, value(part), colour, area? }`, where `value` may be null. `stacked`
- * piles areas on each other. `unit` names the axis, `format` writes a value, `top` fixes its end.
+ * piles areas on each other; `joined` draws a line from each value to the next one there is, however
+ * long nothing was known between them. `unit` names the axis, `format` writes a value, `top` fixes its end.
  */
 export class Chart {
-  constructor({ title, unit, series, format, top = null, stacked = false, least = 1 }) {
-    Object.assign(this, { title, unit, series, format, top, stacked, least });
+  constructor({ title, unit, series, format, top = null, stacked = false, joined = false, least = 1 }) {
+    Object.assign(this, { title, unit, series, format, top, stacked, joined, least });
     this.parts = [];
     this.at = null;
     this.drawing = svg("svg", { role: "img", tabindex: "0", height: HEIGHT });
@@ -94,8 +95,8 @@ export class Chart {
       marks.push(svg("line", { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
       marks.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, tick(share * this.end)));
     }
-    const spanS = this.parts.at(-1).endS - this.parts[0].endS;
-    const labels = [[0, "start", `${Math.round(spanS / 60)} min ago`], [1, "end", "now"]];
+    const spanS = ((this.parts.at(-1).endS - this.parts[0].endS) * this.parts.length) / (this.parts.length - 1);
+    const labels = [[0, "start", `${spanText(spanS)} ago`], [1, "end", "now"]];
     for (const [share, anchor, text] of labels) {
       const x = this.x(share * (this.parts.length - 1));
       marks.push(svg("text", { x, y: HEIGHT - 6, "text-anchor": anchor }, text));
@@ -111,17 +112,16 @@ export class Chart {
 
   shape(values, { colour, area }) {
     const shapes = [];
-    for (const run of runs(values)) {
+    for (const run of this.joined ? joinedRun(values) : runs(values)) {
       const points = run.map((i) => `${this.x(i).toFixed(1)},${this.y(values[i]).toFixed(1)}`);
       if (area || this.stacked) {
         const base = this.y(0).toFixed(1);
         const closed = [`${this.x(run[0]).toFixed(1)},${base}`, ...points, `${this.x(run.at(-1)).toFixed(1)},${base}`];
-        shapes.push(svg("polygon", { class: `area ${colour}`, points: closed.join(" ") }));
+        shapes.push(svg("polygon", { class: `${this.stacked ? "pile" : "area"} ${colour}`, points: closed.join(" ") }));
       }
       if (!this.stacked) shapes.push(svg("polyline", { class: `line ${colour}`, points: points.join(" ") }));
-      if (run.length === 1) {
-        shapes.push(svg("circle", { class: `dot ${colour}`, cx: this.x(run[0]), cy: this.y(values[run[0]]), r: 2.5 }));
-      }
+      const dots = this.joined || run.length === 1 ? run : [];
+      shapes.push(...dots.map((i) => svg("circle", { class: `dot ${colour}`, cx: this.x(i), cy: this.y(values[i]), r: 2.2 })));
     }
     return shapes;
   }
@@ -146,6 +146,8 @@ export class Chart {
   }
 }
 
+const spanText = (s) => (s < 90 ? `${Math.round(s)} s` : `${Math.round(s / 60)} min`);
+
 /** Runs of neighbours that have a value, as lists of places. */
 function runs(values) {
   const found = [];
@@ -155,6 +157,12 @@ function runs(values) {
     else found.push([i]);
   });
   return found;
+}
+
+/** All places that have a value, as one run; none where there is no value. */
+function joinedRun(values) {
+  const known = [...values.keys()].filter((i) => values[i] !== null);
+  return known.length ? [known] : [];
 }
 
 /** The next number above that is easy to read: 1, 2, 4, 5 or 10 times a power of ten. */

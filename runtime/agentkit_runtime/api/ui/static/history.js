@@ -31,18 +31,19 @@ export class History {
   }
 
   /**
-   * The last `spanS` seconds in about sixty parts, oldest first, each with `endS` (Unix seconds).
+   * The last `spanS` seconds in parts of equal length, at most sixty, oldest first, each with `endS` (Unix seconds).
    * Parts begin at round times, so that a part's value stays once it is over.
    */
   parts(spanS) {
-    const widthS = spanS / 60;
+    const widthS = Math.max(2, spanS / 60);
+    const n = Math.round(spanS / widthS);
     const last = Math.ceil(this.newestS / widthS);
-    const parts = Array.from({ length: 60 }, () => []);
+    const parts = Array.from({ length: n }, () => []);
     for (const sample of this.samples) {
-      const place = 59 - (last - Math.ceil(sample.time_s / widthS));
+      const place = n - 1 - (last - Math.ceil(sample.time_s / widthS));
       if (place >= 0) parts[place].push(sample);
     }
-    return parts.map((samples, i) => ({ endS: (last - 59 + i) * widthS, ...summed(samples) }));
+    return parts.map((samples, i) => ({ endS: (last - n + 1 + i) * widthS, ...summed(samples) }));
   }
 }
 

@@ -10,11 +10,11 @@ const perSecond = (value) => (value === null ? "–" : `${count(Math.round(value
 function charts() {
   return [
     new Chart({
-      title: "Hit ratio", unit: "% of prompt tokens", top: 100, format: (v) => percent(v === null ? null : v / 100),
+      title: "Hit ratio", unit: "% of prompt tokens", top: 100, joined: true, format: (v) => percent(v === null ? null : v / 100),
       series: [{ name: "read from the cache", colour: "c1", area: true, value: (p) => scaled(ratio(p.hit_tokens, p.prompt_tokens), 100) }],
     }),
     new Chart({
-      title: "Time to first token", unit: "ms, mean", format: (v) => duration(v === null ? null : v / 1000), least: 10,
+      title: "Time to first token", unit: "ms, mean", joined: true, format: (v) => duration(v === null ? null : v / 1000), least: 10,
       series: [
         { name: "hit", colour: "c1", value: (p) => scaled(ratio(p.warm_ttft_s, p.warm_requests), 1000) },
         { name: "miss", colour: "c2", value: (p) => scaled(ratio(p.cold_ttft_s, p.cold_requests), 1000) },

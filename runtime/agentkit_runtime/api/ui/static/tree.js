@@ -7,6 +7,9 @@ import { layout } from "./layout.js";
 const LANE_PX = 24;
 const GAP_PX = 2;
 
+/** The share of the longest prompt from which on a bar has room for a name inside. */
+const WIDE = 0.15;
+
 /** Colour by the last use, in uses of the cache: at least so fresh for each step. */
 const FRESH = [8, 40, 200, 1000];
 /** Colour by requests that used it: at least so many for each step. */
@@ -113,7 +116,7 @@ class Bar {
     const { element } = this;
     element.className = `node ${placed.isRoot ? "root" : `heat${placed.heat}`} ${placed.children.length || placed.isRoot ? "" : "leaf"}`;
     element.classList.toggle("chosen", placed.isChosen);
-    element.classList.toggle("is-pinned", node.pinned);
+    element.classList.toggle("is-pinned", node.pinned && !placed.isRoot);
     element.setAttribute("aria-selected", placed.isChosen);
     element.setAttribute("aria-level", placed.level + 1);
     element.setAttribute("aria-label", spoken(placed));
@@ -133,7 +136,7 @@ class Bar {
       this.shown = text.join("\n");
       this.text.replaceChildren(this.marks, label(text[0]), h("span", { class: "tokens", text: text[1] }));
     }
-    const marks = ["pinned", "published", "locked"].filter((mark) => node[mark] && !(mark === "locked" && (node.pinned || node.published) && node.locks < 2));
+    const marks = marksOf(placed);
     if (this.marked !== marks.join()) {
       this.marked = marks.join();
       this.marks.replaceChildren(...marks.map((mark) => h("i", { class: `mark ${mark}` })));
@@ -146,7 +149,14 @@ function shownText(placed) {
   const left = placed.left > 0 ? ` +${count(placed.left)} more` : "";
   if (placed.isRoot) return [node.tenant ? `tenant ${node.tenant}` : "published by the operator", left];
   const others = node.sessions.length > 1 ? ` +${node.sessions.length - 1}` : "";
-  return [`${placed.name}${others}`, `${count(node.tokens)}${left}`];
+  const isWide = !placed.children.length || node.tokens > WIDE * placed.scale;
+  return [isWide ? `${placed.name}${others}` : "", `${count(node.tokens)}${left}`];
+}
+
+function marksOf({ node, isRoot }) {
+  if (isRoot) return [];
+  const keepers = node.pinned || node.published ? 1 : 0; // a pin is a lock, too
+  return ["pinned", "published", "locked"].filter((mark) => node[mark] && (mark !== "locked" || node.locks > keepers));
 }
 
 function spoken(placed) {
