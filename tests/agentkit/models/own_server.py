@@ -96,7 +96,7 @@ def own_server(
             gate=gate,
             watchers=(seen,),
             more=(own_routes,),
-            model_ids=("small",),
+            model_ids=("small", "gpt-6-sol"),
         )
         url, server = running.enter_context(serving_app(app))
         served = Served(url=url, server=server, service=service, pace=pace)
