@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 
 import httpx2
@@ -10,7 +11,7 @@ import pytest
 from agentkit_runtime.api import create_app
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.openai.responses.echo import begun_response
+from agentkit_runtime.api.openai.responses.echo import begun_response, input_documents
 from agentkit_runtime.api.openai.responses.request import ResponseBody
 from agentkit_runtime.api.openai.responses.store import (
     Conversation,
@@ -20,6 +21,7 @@ from agentkit_runtime.api.openai.responses.store import (
 from agentkit_runtime.chat import ChatMessage
 from tests.runtime.api.serving import Served, serving_app
 
+SAID = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}
 BODY = ResponseBody(model="m", input="hello")
 
 
@@ -72,6 +74,40 @@ def test_a_response_larger_than_the_bound_is_not_kept() -> None:
     store.put("ann", stored("r", n_ids=1_000))
 
     assert len(store) == 0
+
+
+def test_all_that_a_client_sends_along_is_weighed() -> None:
+    long = "x" * 1_000_000
+    bodies = [
+        ResponseBody(model="m", input="hello", user=long),
+        ResponseBody(model="m", input="hello", instructions=long),
+        ResponseBody.model_validate({"model": "m", "input": [{**SAID, "more": [{"k": long}]}]}),
+    ]
+    for body in bodies:
+        whole = dataclasses.replace(
+            stored("r"),
+            document=begun_response(body, response_id="r", created_s=1, model="m"),
+            input_items=input_documents(body.input),
+        )
+        assert 1_000_000 < whole.weight < 1_100_000
+
+    thought = ChatMessage(role="assistant", content="", reasoning=long)
+    kept = stored("r").conversation.answered(thought, ())
+    assert dataclasses.replace(stored("r"), conversation=kept).weight > 1_000_000
+
+
+def test_each_item_of_an_input_has_an_id_of_its_own() -> None:
+    sent: list[object] = ["a", "a", None, 5, "b"]
+    body = ResponseBody.model_validate(
+        {"model": "m", "input": [{**SAID, "id": item_id, "status": None} for item_id in sent]}
+    )
+    first, *others = input_documents(body.input)
+    again = input_documents(body.input, (first, *others))
+
+    ids = [str(item["id"]) for item in (first, *others, *again)]
+    assert len(set(ids)) == len(ids)
+    assert (ids[0], ids[4]) == ("a", "b"), "ids that name one item are kept"
+    assert {item["status"] for item in others} == {"completed"}
 
 
 def test_forgetting_a_tenant_leaves_the_others() -> None:

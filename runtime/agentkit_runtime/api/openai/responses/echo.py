@@ -55,17 +55,30 @@ def begun_response(
     }
 
 
-def input_documents(items: str | Sequence[InputItem]) -> tuple[ItemDocument, ...]:
-    """The input as it is listed later: each item with an id."""
+def input_documents(
+    items: str | Sequence[InputItem], earlier: Sequence[ItemDocument] = ()
+) -> tuple[ItemDocument, ...]:
+    """The input as it is listed later: each item with an id that no other has.
+
+    `earlier` are the items in front of it. Pages are found by ids: one that a client has sent is
+    kept only where it names one item.
+    """
     if isinstance(items, str):
         return (_message("user", items),)
-    return tuple(_item(item) for item in items)
+    taken = {str(item["id"]) for item in earlier}
+    return tuple(_item(item, taken) for item in items)
 
 
-def _item(item: InputItem) -> ItemDocument:
+def _item(item: InputItem, taken: set[str]) -> ItemDocument:
     if item.type in (None, "message") and isinstance(item.content, str) and item.role:
         return _message(item.role, item.content)
     sent = item.model_dump(exclude_unset=True, by_alias=True)
+    if not isinstance(sent.get("id"), str) or sent["id"] in taken:
+        sent.pop("id", None)
+    else:
+        taken.add(sent["id"])
+    if sent.get("status") is None:
+        sent.pop("status", None)
     prefix = {None: "msg_", "message": "msg_", "function_call": "fc_", "reasoning": "rs_"}
     defaults: dict[str, object] = {
         "type": item.type or "message",

@@ -79,14 +79,12 @@ class ResponseRoutes:
             request_id=begun["id"],
             service=site.service,
         )
+        earlier = () if previous is None else _all_items(previous)
         running = _Running(
             tenant=tenant,
             decoded=decoded,
             output=ResponseOutput(begun),
-            input_items=(
-                *(() if previous is None else _all_items(previous)),
-                *input_documents(body.input),
-            ),
+            input_items=(*earlier, *input_documents(body.input, earlier)),
             is_kept=body.store is not False,
         )
         if body.stream:

@@ -7,10 +7,11 @@ the bound that all share. What was dropped is as unknown as what never was.
 from __future__ import annotations
 
 import dataclasses
+import sys
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.responses.wire import ItemDocument, ResponseDocument
@@ -18,9 +19,6 @@ from agentkit_runtime.chat import ChatMessage, ChatTool
 
 Front = tuple[str | None, tuple[ChatTool, ...], dict[str, bool | str]]
 """Instructions, tools and template options: what stands in front of all messages."""
-
-_MESSAGE_BYTES = 300
-_ITEM_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +34,6 @@ class Conversation:
         """The conversation with the model's reply."""
         return dataclasses.replace(self, messages=(*self.messages, reply), ids=array("i", ids))
 
-    @property
-    def weight(self) -> int:
-        """Bytes, roughly."""
-        texts = sum(
-            2 * len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
-            for message in self.messages
-        )
-        return 4 * len(self.ids) + texts + _MESSAGE_BYTES * len(self.messages)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
@@ -55,11 +44,14 @@ class StoredResponse:
     """Of this response's input and of those that it continues, oldest first."""
     conversation: Conversation
 
-    @property
-    def weight(self) -> int:
-        """Bytes, roughly."""
-        n_items = len(self.input_items) + len(self.document["output"])
-        return self.conversation.weight + _ITEM_BYTES * n_items
+    weight: int = field(init=False)
+    """Bytes, roughly. What it shares with responses that it continues is counted with each."""
+
+    def __post_init__(self) -> None:
+        said = self.conversation
+        parts = (self.document, self.input_items, said.ids, said.front[0], said.front[2])
+        tools = [(tool.name, tool.description, tool.parameters) for tool in said.front[1]]
+        object.__setattr__(self, "weight", _size((*parts, tools, _texts(said.messages))))
 
 
 class ResponseStore:
@@ -122,3 +114,24 @@ class ResponseStore:
         self._n_bytes[tenant] -= self._responses.pop(key).weight
         if not self._n_bytes[tenant]:
             del self._n_bytes[tenant]
+
+
+def _texts(messages: Sequence[ChatMessage]) -> list[object]:
+    return [
+        (message.content, message.reasoning, [call.arguments for call in message.tool_calls])
+        for message in messages
+    ]
+
+
+def _size(value: object) -> int:
+    """Bytes of a document and of all that is in it: clients choose how much that is."""
+    n_bytes, left = 0, [value]
+    while left:
+        part = left.pop()
+        n_bytes += sys.getsizeof(part)
+        if isinstance(part, Mapping):
+            left += part.keys()
+            left += part.values()
+        elif isinstance(part, list | tuple):
+            left += part
+    return n_bytes
