@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from agentkit_runtime.api.caller import Role
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
+
+if TYPE_CHECKING:
+    from agentkit_runtime.api.caller import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Mapping
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from agentkit_runtime.api.caller import Role
 from agentkit_runtime.tenancy import key as keys
 from agentkit_runtime.tenancy.records import KeyRecord, NewKey, Snapshot
 from agentkit_runtime.tenancy.store_file import KeyStoreFault, StoreFile
 from agentkit_runtime.tenancy.terms import Terms, require_tenant_name
+
+if TYPE_CHECKING:  # the API needs torch; the command line must not
+    from agentkit_runtime.api.caller import Role
 
 _COLUMNS = "id, shown, roles, tenant, name, created_s, expires_s, revoked_s, used_s"
 
