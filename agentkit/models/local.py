@@ -129,7 +129,7 @@ class LocalModel:
                 runtime = await self._registry.get(self._spec, self._options)
                 async with aclosing(runtime.chat(wanted)) as events:
                     async for event in events:
-                        for translated in translate(event, self.label):
+                        for translated in translate(event, self.label, remote=False):
                             yield translated
         finally:
             if not request.reuse.again:

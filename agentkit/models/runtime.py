@@ -215,7 +215,7 @@ class RuntimeModel:
             event = event_from_json(data)
         except WireError as error:
             raise ModelError(f"{self.label} sent {error}") from error
-        return [] if event is None else [*translate(event, self.label, keeps_ids=True)]
+        return [] if event is None else [*translate(event, self.label, remote=True)]
 
     async def _known(self, headers: Mapping[str, str]) -> None:
         """Learn what the server is, once."""

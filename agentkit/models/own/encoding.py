@@ -205,12 +205,11 @@ def _sampling(settings: Settings) -> SamplingParams:
     )
 
 
-def translate(
-    event: chat.ChatEvent, label: str, *, keeps_ids: bool = False
-) -> Iterator[ModelEvent]:
+def translate(event: chat.ChatEvent, label: str, *, remote: bool) -> Iterator[ModelEvent]:
     """Return what an event of the runtime says in the framework's words.
 
-    With `keeps_ids` the ids of an answer are kept with its message, for the requests that follow.
+    Of a `remote` server the ids of an answer are kept with its message, for the requests that
+    follow; and an answer that it gave up (it stops, for example) is worth asking for again.
 
     Raises:
         ModelError: the event says that the request failed.
@@ -229,9 +228,9 @@ def translate(
             if event.reason == "abort" or event.reason == "error":
                 raise ModelError(
                     f"the engine of {label} ended the request: {event.error or event.reason}",
-                    retryable=event.reason == "abort",
+                    retryable=remote and event.reason == "abort",
                 )
-            if keeps_ids and event.token_ids:
+            if remote and event.token_ids:
                 yield VendorItemEvent(source=label, data=ids_json(event.token_ids))
             yield ModelEnd(event.reason)
         case _:

@@ -53,6 +53,8 @@ class Own:
     served: Served
     seen: Seen
     hints: list[Hint]
+    abort_all: Callable[[], int]
+    """What a server does with its answers when it has to stop."""
 
     @property
     def url(self) -> str:
@@ -100,7 +102,8 @@ def own_server(
         )
         url, server = running.enter_context(serving_app(app))
         served = Served(url=url, server=server, service=service, pace=pace)
-        yield Own(served=served, seen=seen, hints=hints)
+        abort_all = app.state.site.answering.abort_all
+        yield Own(served=served, seen=seen, hints=hints, abort_all=abort_all)
 
 
 def tiers_in(folder: Path) -> Callable[[KvStorage], Tiers]:

@@ -411,6 +411,20 @@ async def test_a_run_that_is_cancelled_frees_everything(own: Own) -> None:
     await model.aclose()
 
 
+async def test_an_answer_that_a_stopping_server_gives_up_may_be_asked_for_again(own: Own) -> None:
+    model = RuntimeModel(own.url)
+    own.served.pace.hold()
+    task = asyncio.ensure_future(answer(model, request("a novel")))
+    await asyncio.to_thread(own.served.pace.waiting.wait, 30)
+    own.abort_all()
+    own.served.pace.go()
+    with pytest.raises(ModelError, match="ended the request") as caught:
+        await task
+    await model.aclose()
+
+    assert caught.value.retryable
+
+
 async def cut_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """A server that says what it is, begins an answer and is gone."""
     head = await reader.readuntil(b"\r\n\r\n")
