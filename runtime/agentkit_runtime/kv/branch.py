@@ -28,15 +28,13 @@ class Branch:
 def find_branch(tree: RadixTree, *, node: int, end: int, tenant: str) -> Branch | None:
     """The branch of `tenant` whose last token is at position `end - 1`, in slot `node`.
 
-    Looks at all nodes of the tenant. None where there is none, or none that may still be found.
+    Looks at all nodes of the tenant; what was pruned while it is in use is none of them any more.
     """
     for root in tree.roots():
-        if root.tenant != tenant or root.condemned:
+        if root.tenant != tenant:
             continue
         for found in root.subtree():
             if found.edge and found.extent.end - 1 == node and found.end == end:
-                if any(step.condemned for step in found.upwards()):
-                    return None
                 tokens = b"".join(step.edge for step in found.path())
                 scope = Scope(tenant=tenant, public=_public(root))
                 return Branch(namespace=root.owner, tokens=tokens, scope=scope)
