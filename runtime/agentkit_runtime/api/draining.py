@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -43,6 +44,15 @@ class DrainingServer(uvicorn.Server):
         self.answering: Answering | None = None
         """What is to be drained; None while there is no model yet."""
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came: end, or with the second one end at once.
+
+        To uvicorn only a second SIGINT is one; who stops services sends SIGTERM.
+        """
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, then stop listening and close what is left."""
         self._lifecycle.drain()
@@ -50,7 +60,7 @@ class DrainingServer(uvicorn.Server):
             _LOG.info("waiting for %d requests to finish", self._lifecycle.n_inside)
         if not await self._emptied(self._drain_s) and self.answering is not None:
             n_cut = self.answering.abort_all()
-            _LOG.warning("%d requests did not finish in %g s and end now", n_cut, self._drain_s)
+            _LOG.warning("%d requests did not finish in time and end now", n_cut)
             await self._emptied(_LAST_WORDS_S)
         self._lifecycle.stop()
         await super().shutdown(sockets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -216,6 +217,22 @@ def test_what_does_not_finish_in_time_ends_with_a_word_about_it(
 
         assert any('"error"' in line for line in lines), lines[-3:]
         assert run.idle
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_does_not_wait_for_answers(
+    smollm2_text: tuple[Tokenizer, ChatTemplate], number: int
+) -> None:
+    with running(smollm2_text, drain_s=10 * BOUND_S) as run:
+        run.pace.hold()
+        with httpx2.stream("POST", f"{run.url}/v1/chat/completions", json=BODY):
+            wait_until(run.pace.waiting.is_set)
+            run.server.handle_exit(number, None)
+            wait_until(lambda: httpx2.get(f"{run.url}/ready").status_code == 503)
+            assert run.thread.is_alive(), "the first one waits"
+            run.server.handle_exit(number, None)
+            run.thread.join(BOUND_S)
+            assert not run.thread.is_alive()
 
 
 @pytest.mark.parametrize("field", ["header_s", "stall_s"])
