@@ -7,6 +7,7 @@ while that takes, and Ctrl-C ends it at once.
 from __future__ import annotations
 
 import asyncio
+import logging.config
 import signal
 import socket
 import threading
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from agentkit_runtime.api.draining import DrainingServer
     from agentkit_runtime.governing.lifecycle import Lifecycle
     from agentkit_runtime.local import LocalRuntime
+    from agentkit_runtime.watching.options import WatchOptions
 
 _BACKLOG = 2048
 """Connections that may wait to be accepted; uvicorn's own default."""
@@ -52,6 +54,7 @@ def run(config: ServerConfig, say: Say) -> None:
     from agentkit_runtime.server.parts import assembled
     from agentkit_runtime.server.warm_up import warm_up
 
+    say = _logging(config.watch, say)
     _check_keys(config.access.keys, say)
     tls = config.access.tls()
     lifecycle, starting = Lifecycle(), Starting()
@@ -82,6 +85,16 @@ def run(config: ServerConfig, say: Say) -> None:
                     say(f"serving {runtime.model_label} at {_url(listener, tls)}/v1 (Ctrl-C stops)")
                     _wait(server, thread)
     say("stopped")
+
+
+def _logging(options: WatchOptions, say: Say) -> Say:
+    """Set up logs. Where they are for machines, what people are told is a log line, too."""
+    from agentkit_runtime.watching.logs import log_config
+
+    logging.config.dictConfig(log_config(options))
+    if options.log_format == "json":
+        return logging.getLogger(__name__).info
+    return say
 
 
 def _loaded(config: ServerConfig) -> LocalRuntime:
@@ -117,14 +130,13 @@ def _server(
 
     from agentkit_runtime.api.connections import patient_protocol
     from agentkit_runtime.api.draining import DrainingServer
-    from agentkit_runtime.watching.logs import log_config
 
     options = uvicorn.Config(
         app,
         http=patient_protocol(config.patience),
         ws="none",
         lifespan="off",
-        log_config=log_config(config.watch),
+        log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,

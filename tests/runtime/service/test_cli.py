@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -275,12 +276,16 @@ def test_pull_says_where_the_model_is(smollm2_gguf: Path) -> None:
 
 
 def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path, tmp_path: Path) -> None:
-    """The real command in its own process, with the real model and keys, from start to Ctrl-C."""
+    """The real command in its own process, with the real model and keys, from start to Ctrl-C.
+
+    All lines that it writes are JSON when its log is.
+    """
     store = tmp_path / "keys.db"
     with KeyStore(store, create=True) as keys:
         made = keys.add(roles=frozenset({"user"}), tenant="ann", now_s=0.0)
     command = [sys.executable, "-m", "agentkit_runtime", "serve", str(smollm2_gguf)]
     options = ["--port", "0", "--slots", "256", "--threads", "1", "--keys", str(store)]
+    options += ["--log-format", "json"]
     path = os.pathsep.join([str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [*command, *options],
@@ -307,8 +312,9 @@ def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path, tmp_path: Pat
             process.kill()
 
     assert str(smollm2_gguf) in [model["id"] for model in models]
-    assert (process.returncode, rest.splitlines()[-1]) == (0, "stopped")
-    assert "Traceback" not in rest
+    told = [json.loads(line)["message"] for line in rest.splitlines()]
+    assert (process.returncode, told[-1]) == (0, "stopped")
+    assert "POST /v1/chat/completions 200" in told
     assert refused.status_code == 401
     with KeyStore(store) as keys:  # what was used is saved at the end
         (record,) = keys.records()
@@ -322,6 +328,7 @@ def _announced_url(process: subprocess.Popen[str]) -> str:
     said = []
     for line in process.stderr:  # ends when the process does
         said.append(line)
-        if line.startswith("serving "):
-            return line.split(" at ")[1].split()[0]
+        message = str(json.loads(line)["message"])
+        if message.startswith("serving "):
+            return message.split(" at ")[1].split()[0]
     raise AssertionError(f"the server never said where it listens: {''.join(said)}")
