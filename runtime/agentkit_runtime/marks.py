@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MAX_MARKS_PER_TENANT = 256
 """Each new pin is weighed against all that its tenant has, so there is an end to them."""
 
+_NAME = "cache_control"
+"""Of pins that are marks."""
+
 _SAMPLE = "¤"
 """A text that no conversation goes on with, for templates that render no system message alone."""
 
@@ -71,14 +74,21 @@ class Marks:
             for n_ids, mark in zip(places, marks, strict=True):
                 try:
                     pin = cache.pin(
-                        root, pack(ids[:n_ids]), scope=scope, ttl_s=mark.ttl_s, name="cache_control"
+                        root,
+                        pack(ids[:n_ids]),
+                        scope=scope,
+                        ttl_s=mark.ttl_s,
+                        name=_NAME,
+                        only_longer=True,
                     )
                 except (NotCached, PinRefused):
                     kept.append(0)
                     continue
                 kept.append(n_ids)
+                if pin.name != _NAME:
+                    continue  # somebody pinned it by hand: it is not for marks to end it
                 for handle in self._handles.add(request.tenant, pin.handle):
-                    cache.unpin(handle, tenant=request.tenant)
+                    cache.unpin(handle, tenant=request.tenant, name=_NAME)
             return kept
 
         return await asyncio.wrap_future(self._engine.call(lambda core: pinned(core.cache)))

@@ -120,10 +120,12 @@ class KvCache(RestoringSlots):
         scope: Scope = NO_SCOPE,
         ttl_s: float | None = None,
         name: str | None = None,
+        only_longer: bool = False,
     ) -> Pin:
         """Keep `tokens` from being evicted, until `unpin` or `ttl_s` after their last use.
 
-        Pinning the same again renews the pin and returns the same handle. A pin does not outlive a
+        Pinning the same again renews the pin and returns the same handle; with `only_longer` it
+        keeps its name, and its time where that is longer. A pin does not outlive a
         `clear` or `prune` of what it holds.
 
         Raises:
@@ -137,18 +139,24 @@ class KvCache(RestoringSlots):
         self._tree.lock(node)  # so that a refusal leaves no root behind that nobody uses
         try:
             return self._pins.add(
-                namespace, tokens, node, tenant=scope.tenant, ttl_s=ttl_s, name=name
+                namespace,
+                tokens,
+                node,
+                tenant=scope.tenant,
+                ttl_s=ttl_s,
+                name=name,
+                only_longer=only_longer,
             )
         finally:
             self._tree.unlock(node)
 
-    def unpin(self, handle: str, *, tenant: str | None = None) -> bool:
+    def unpin(self, handle: str, *, tenant: str | None = None, name: str | None = None) -> bool:
         """End a pin; its tokens become ordinary cached ones. False when there is no such pin.
 
-        With `tenant`, only one of that tenant.
+        With `tenant`, only one of that tenant; with `name`, only one that is called so.
         """
         pin = self._pins.get(handle)
-        if pin is None or tenant not in (None, pin.tenant):
+        if pin is None or tenant not in (None, pin.tenant) or name not in (None, pin.name):
             return False
         self._pins.drop(handle)
         self._free_released()

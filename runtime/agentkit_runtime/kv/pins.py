@@ -116,12 +116,19 @@ class Pins:
         tenant: str,
         ttl_s: float | None,
         name: str | None,
+        only_longer: bool = False,
     ) -> Pin:
-        """Pin the path to `node`, or renew the pin that is there. Raises PinRefused."""
+        """Pin the path to `node`, or renew the pin that is there. Raises PinRefused.
+
+        With `only_longer` a pin that is there keeps its name, and its time where that is longer.
+        """
         if ttl_s is not None and not ttl_s > 0.0:
             raise ValueError(f"ttl_s must be positive, or None for ever, got {ttl_s!r}")
         handle = handle_of(namespace, tenant, tokens)
         pin = self._pins.get(handle)
+        if pin is not None and only_longer:
+            name = None
+            ttl_s = _longer(pin.ttl_s, ttl_s)
         if pin is None:
             pin = HeldPin(handle, namespace, tenant, tokens, node)
             self._require_room(pin)
@@ -220,6 +227,11 @@ def handle_of(namespace: bytes, tenant: str, tokens: bytes) -> str:
     for part in (namespace, label, tokens):
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"pin-{digest.hexdigest()[:32]}"
+
+
+def _longer(one_s: float | None, other_s: float | None) -> float | None:
+    """None is for ever."""
+    return None if one_s is None or other_s is None else max(one_s, other_s)
 
 
 def _size(nodes: Iterable[Node]) -> int:

@@ -130,6 +130,20 @@ def test_a_longer_or_no_time_to_live_replaces_the_first(cache: KvCache, clock: C
     assert cache.pins() == []
 
 
+@pytest.mark.parametrize(("first_s", "left_s"), [(None, None), (60.0, 60.0), (5.0, 10.0)])
+def test_a_pin_can_be_renewed_without_taking_anything_from_it(
+    cache: KvCache, clock: Clock, first_s: float | None, left_s: float | None
+) -> None:
+    fill(cache, FRONT)
+    cache.pin(b"n", pack(FRONT), ttl_s=first_s, name="mine")
+    clock.now_s += 1.0
+
+    pin = cache.pin(b"n", pack(FRONT), ttl_s=10.0, name="other", only_longer=True)
+
+    assert (pin.name, pin.ttl_s) == ("mine", left_s)
+    assert pin.expires_at_s == (None if left_s is None else clock.now_s + left_s)
+
+
 def test_the_end_of_a_pin_does_not_end_its_successor(cache: KvCache, clock: Clock) -> None:
     fill(cache, FRONT)
     first = cache.pin(b"n", pack(FRONT), ttl_s=10.0)

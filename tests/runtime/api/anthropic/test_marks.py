@@ -12,6 +12,7 @@ import pytest
 from anthropic.types import Message, Usage
 
 from agentkit_runtime import marks
+from agentkit_runtime.core import EngineCore
 from agentkit_runtime.kv.pins import Pin
 from tests.runtime.api.anthropic.cases import EPHEMERAL, HOUR, WEATHER, assistant, text, user
 from tests.runtime.api.serving import Served
@@ -190,6 +191,37 @@ def test_a_tenant_has_a_bounded_number_of_marks(
         ask(client, system=[text(new_text(5), cache_control=EPHEMERAL)])
 
     assert len(pins(served)) <= 2
+
+
+def test_a_mark_for_five_minutes_does_not_shorten_one_for_an_hour(
+    served: Served, client: anthropic.Anthropic
+) -> None:
+    system = new_text()
+    for control in (HOUR, EPHEMERAL):
+        ask(client, system=[text(system, cache_control=control)])
+
+    assert [pin.ttl_s for pin in pins(served)] == [3600.0]
+
+
+def test_a_mark_leaves_a_pin_made_by_hand_as_it_is(
+    served: Served, client: anthropic.Anthropic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = [text(new_text(), cache_control=EPHEMERAL)]
+    ask(client, system=system)
+    (pin,) = pins(served)
+
+    def by_hand(core: EngineCore) -> None:
+        held = core.cache._pins.get(pin.handle)
+        assert held is not None
+        held.name, held.ttl_s = "mine", None
+
+    served.service.prefixes.engine.call(by_hand).result()
+    monkeypatch.setattr(marks, "MAX_MARKS_PER_TENANT", 1)
+    for _ in range(2):
+        ask(client, system=system)
+        ask(client, system=[text(new_text(5), cache_control=EPHEMERAL)])
+
+    assert ("mine", None) in [(one.name, one.ttl_s) for one in pins(served)]
 
 
 def test_counting_tokens_keeps_nothing(served: Served, client: anthropic.Anthropic) -> None:
