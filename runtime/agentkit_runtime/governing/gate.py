@@ -3,7 +3,8 @@
 draining or starting          503 for everybody
 max_requests inside           429 for everybody
 max_waiting wait              429 for everybody
-pressure above batch_pressure 429 for the batch class; the others go on
+pressure, or places taken, above batch_pressure
+                              429 for the batch class; the others go on
 """
 
 from __future__ import annotations
@@ -112,9 +113,12 @@ class PressureGate:
 
     def _check_class(self, priority: Priority, stats: CoreStats) -> None:
         pressure = pressure_of(stats, self._limits.pressure, n_coming=self._n_coming)
-        if priority is Priority.BATCH and pressure.index >= self._limits.batch_pressure:
+        # Also of its places: batch requests that have taken them all leave none to the others.
+        taken = self._lifecycle.n_inside / self._limits.max_requests
+        index, cause = max((pressure.index, pressure.cause), (taken, "requests are answered"))
+        if priority is Priority.BATCH and index >= self._limits.batch_pressure:
             raise self._refusal(
-                f"the server is at {pressure.index:.0%} of what it can do ({pressure.cause}), and "
+                f"the server is at {index:.0%} of what it can do ({cause}), and "
                 f"takes no batch requests from {self._limits.batch_pressure:.0%} on",
                 code="pressure",
                 stats=stats,

@@ -243,3 +243,18 @@ def test_counts_and_stop_strings_have_bounds() -> None:
 def test_limits_that_cannot_work_are_refused(limits: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GateLimits(**cast("dict[str, int]", limits))
+
+
+def test_batch_leaves_places_to_the_others(engine: Engine, clock: Clock) -> None:
+    governed = gate(engine, clock, max_requests=10)
+    inside = [governed.enter(asked(Priority.BATCH)) for _ in range(9)]
+    for ticket in inside:
+        ticket.opened()
+
+    error = refused(governed, asked(Priority.BATCH))
+
+    assert (error.status, error.code) == (429, "pressure")
+    assert "90% of what it can do (requests are answered)" in error.message
+    governed.enter(asked(Priority.INTERACTIVE)).leave()
+    inside.pop().leave()
+    governed.enter(asked(Priority.BATCH)).leave()
