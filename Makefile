@@ -20,8 +20,10 @@ help:  ## Show the targets
 demo: $(READY)  ## Run a team of agents over examples/documents (MODEL=local:... takes another model)
 	@$(BIN)/python -m examples.review_team --model '$(MODEL)'
 
+# One worker for each core, a file's tests together; each computes with one thread.
+test: export OMP_NUM_THREADS ?= 1
 test: $(READY)  ## Run all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(READY)  ## Formatting, lint and types
 	@$(BIN)/ruff format --check .
