@@ -23,7 +23,7 @@ demo: $(READY)  ## Run a team of agents over examples/documents (MODEL=local:...
 # One worker for each core, a file's tests together; each computes with one thread.
 test: export OMP_NUM_THREADS ?= 1
 test: $(READY)  ## Run all tests
-	@$(BIN)/python -m pytest -n auto --dist loadfile
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
 
 lint: $(READY)  ## Formatting, lint and types
 	@$(BIN)/ruff format --check .
