@@ -72,11 +72,24 @@ def from_fault(fault: RuntimeFault, wire_field: Callable[[str], str]) -> ApiErro
 
 def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
     """Pydantic's findings. The deepest one is reported: a union also reports what it almost was."""
+    if any(error.get("type") == "json_invalid" for error in errors):
+        return ApiError("the body is not valid JSON", code="invalid_json")
+    if any(_is_no_object(error) for error in errors):
+        return ApiError(
+            "the body must be a JSON object, sent with Content-Type: application/json",
+            code="invalid_value",
+        )
     located = [(_path(error.get("loc")), str(error.get("msg"))) for error in errors]
     path, message = max(located, key=lambda found: len(found[0]))
     param = _dotted(path) or None
     where = f"{param}: " if param else ""
     return ApiError(f"{where}{message}", param=param, code="invalid_value")
+
+
+def _is_no_object(error: Mapping[str, object]) -> bool:
+    """The framework reads no JSON where the header does not say that it is."""
+    of_all = error.get("loc") == ("body",)
+    return of_all and error.get("type") in ("missing", "model_attributes_type", "model_type")
 
 
 def _path(location: object) -> tuple[str | int, ...]:

@@ -143,3 +143,25 @@ async def test_a_body_of_exactly_the_limit_is_read() -> None:
             "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
         )
     assert response.json()["error"]["message"] == "reached"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses"])
+@pytest.mark.parametrize(
+    ("body", "kind", "said"),
+    [
+        ("{", "application/json", "valid JSON"),
+        ("[]", "application/json", "JSON object"),
+        ("", "application/json", "JSON object"),
+        (json.dumps(BODY), "application/x-www-form-urlencoded", "Content-Type: application/json"),
+    ],
+)
+async def test_what_is_no_json_object_is_told_so_and_no_field_is_named(
+    path: str, body: str, kind: str, said: str
+) -> None:
+    async with client() as http:
+        answer = await http.post(path, content=body, headers={"Content-Type": kind})
+
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert said in error["message"]
+    assert error.get("param") is None

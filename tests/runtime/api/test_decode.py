@@ -75,6 +75,22 @@ def test_text_parts_are_joined_with_line_breaks() -> None:
     assert decoded(messages=[{"role": "user", "content": parts}]).messages[0].content == "one\ntwo "
 
 
+def test_what_an_assistant_refused_is_what_it_said() -> None:
+    refused = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+
+    assert decoded(messages=[USER, refused, USER]).messages[1].content == "No."
+
+
+def test_the_ordinary_verbosity_asks_for_nothing() -> None:
+    assert decoded(verbosity="medium") == decoded()
+    assert refusal(verbosity="low").param == "verbosity"
+
+
+@pytest.mark.parametrize("field", ["max_output_tokens", "stop_sequences", "system", "input"])
+def test_what_another_api_calls_so_is_refused_and_not_passed_over(field: str) -> None:
+    assert refusal(**{field: "x"}).param == field
+
+
 def test_tool_history_keeps_the_argument_text_exactly() -> None:
     answer = {"role": "tool", "tool_call_id": "c1", "content": "sunny"}
 

@@ -26,8 +26,12 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "compaction": (),
     "container": (),
     "diagnostics": ({"previous_message_id": None},),
+    "max_completion_tokens": (),
     "mcp_servers": ([],),
+    "n": (1,),
+    "response_format": ({"type": "text"},),
     "speed": ("standard",),
+    "stop": ([],),
 }
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
 

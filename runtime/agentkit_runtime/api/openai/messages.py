@@ -65,6 +65,9 @@ def _text(content: str | list[ContentPart] | None, path: str) -> str:
 
 
 def _part(part: ContentPart, path: str) -> str:
+    refusal = (part.model_extra or {}).get("refusal")
+    if part.type == "refusal" and isinstance(refusal, str):
+        return refusal  # what an assistant said, for all that a template can tell
     if part.type != "text":
         raise ApiError(
             f"{path}.type is {part.type!r}; this model reads only text",

@@ -59,6 +59,7 @@ THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
 JSON = {"format": {"type": "json_schema", "schema": SCHEMA}}
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "OpenAI's stop strings": ({"stop": ["x"]}, "stop"),
     "an image": ({"messages": [user(text("a"), IMAGE)]}, "messages[0].content[1].type"),
     "a PDF": ({"messages": [user(PDF)]}, "messages[0].content[0].source.type"),
     "a document of what is no block": (

@@ -286,6 +286,8 @@ REFUSED: list[tuple[dict[str, object], str, str | None]] = [
     ({"background": True}, "background", "unsupported_parameter"),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
     ({"truncation": "auto"}, "truncation", "unsupported_parameter"),
+    ({"max_tokens": 5}, "max_tokens", "unsupported_parameter"),
+    ({"stop": "x"}, "stop", "unsupported_parameter"),
     ({"text": {"verbosity": "low"}}, "text.verbosity", "unsupported_parameter"),
     ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", None),
     ({"reasoning": {"effort": "high"}}, "reasoning.effort", "unsupported_parameter"),

@@ -36,10 +36,25 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "background": (False,),
     "context_management": ([],),
     "conversation": (),
+    "frequency_penalty": (0,),
+    "ignore_eos": (False,),
+    "logit_bias": ({},),
+    "max_completion_tokens": (),
+    "max_tokens": (),
+    "messages": (),
+    "min_p": (0,),
     "moderation": (),
+    "n": (1,),
+    "presence_penalty": (0,),
     "prompt": (),
+    "repetition_penalty": (1,),
+    "response_format": ({"type": "text"},),
+    "stop": ([],),
 }
-"""Fields that would change the answer if obeyed, and the values (besides null) that would not."""
+"""Fields that would change the answer if obeyed, and the values (besides null) that would not.
+
+Those of Chat Completions are among them: a bound that is not obeyed must not look obeyed.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
