@@ -14,6 +14,7 @@ import pytest
 
 from agentkit_runtime.watching import WatchOptions
 from agentkit_runtime.watching.logs import JsonFormatter, TextFormatter, log_config
+from tests.runtime.service.scripted import wait_until
 
 from .conftest import Watched
 
@@ -61,7 +62,7 @@ def test_each_request_is_a_line_with_its_numbers(watched: Watched) -> None:
 def test_the_text_form_says_the_same(watched: Watched) -> None:
     with logged(TextFormatter()) as stream:
         watched.chat("hello", headers={"x-request-id": "mine-8"})
-        watched.client.get("/v1/models")
+        wait_until(lambda: "mine-8" in stream.getvalue())
     line = stream.getvalue().splitlines()[0]
     assert "INFO agentkit_runtime.requests: POST /v1/chat/completions 200 request_id=mine-8" in line
     assert " completion_tokens=7 " in line
@@ -73,7 +74,7 @@ def test_a_session_cannot_begin_a_line_nor_steer_a_terminal(
 ) -> None:
     with logged(formatter) as stream:
         watched.chat("hello", prompt_cache_key="a\n2026 ERROR forged\x1b[2J\u202e\u2028")
-        watched.client.get("/v1/models")
+        wait_until(lambda: "forged" in stream.getvalue())
     line, *others = stream.getvalue().split("\n")
     assert "forged" in line
     assert line.isprintable()
