@@ -13,6 +13,16 @@ from typing import Any
 
 import httpx2
 
+from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest
+from agentkit_runtime.types import SamplingParams
+from agentkit_runtime.wire_chat import (
+    CHAT_PATH,
+    INFO_PATH,
+    WARM_PATH,
+    chat_json,
+    event_from_json,
+    warm_json,
+)
 from tests.runtime.tenancy.house import House, ask, chat_body
 
 SECRET = "Ann's secret is the word xylophone, and nobody else may know it."
@@ -241,6 +251,26 @@ def explain(scene: Scene) -> None:
     assert answer.json().get("cached_tokens", 0) == 0
 
 
+def own_chat(scene: Scene) -> None:
+    """The labels and the ids are ann's, the tenant is not."""
+    reply = ChatMessage(role="assistant", content="Hello.", token_ids=tuple(scene.traces.ids))
+    asked = _chat(ChatMessage(role="user", content="hello"))
+    for request in (asked, _chat(asked.messages[1], reply, asked.messages[1])):
+        found = scene.bob.post(CHAT_PATH, content=chat_json(request))
+        assert found.status_code == 200, found.text
+        told = [line for line in found.text.split("\n") if line.startswith("data: ")]
+        finished = event_from_json(told[-1].removeprefix("data: "))
+        assert isinstance(finished, ChatFinished)
+        assert finished.stats.cached_tokens == 0
+        scene.house.root.post("/admin/v1/flush", json={"tenant": "bob"})
+
+
+def warm(scene: Scene) -> None:
+    found = scene.bob.post(WARM_PATH, content=warm_json(_chat()))
+    assert found.status_code == 200, found.text
+    assert found.json()["cached_tokens"] == 0
+
+
 def last_requests(scene: Scene) -> None:
     ask(scene.bob, headers=LABELS)
     rows = scene.bob.get("/v1/agentkit/requests").json()["requests"]
@@ -286,6 +316,9 @@ CASES: dict[tuple[str, str], Callable[[Scene], None]] = {
     ("POST", "/v1/agentkit/hints"): hints,
     ("POST", "/v1/agentkit/explain"): explain,
     ("GET", "/v1/agentkit/requests"): last_requests,
+    ("POST", CHAT_PATH): own_chat,
+    ("POST", WARM_PATH): warm,
+    ("GET", INFO_PATH): _same_for_both("GET", INFO_PATH),
     ("GET", "/server_info"): server_loads("/server_info"),
     ("GET", "/model_info"): server_loads("/model_info"),
     ("GET", "/v1/loads"): server_loads("/v1/loads"),
@@ -306,6 +339,18 @@ def all_routes(routes: object, prefix: str = "") -> Iterator[tuple[str, str]]:
         else:
             for method in route.methods - {"HEAD"}:
                 yield method, prefix + route.path
+
+
+def _chat(*messages: ChatMessage) -> ChatRequest:
+    system = ChatMessage(role="system", content=SECRET)
+    sampling = SamplingParams(max_tokens=4)
+    return ChatRequest(
+        messages=(system, *messages),
+        session=SESSION,
+        tags=frozenset({TAG}),
+        tenant="ann",
+        sampling=sampling,
+    )
 
 
 def _front() -> dict[str, Any]:
