@@ -63,7 +63,7 @@ def test_the_text_form_says_the_same(watched: Watched) -> None:
     with logged(TextFormatter()) as stream:
         watched.chat("hello", headers={"x-request-id": "mine-8"})
         wait_until(lambda: "mine-8" in stream.getvalue())
-    line = stream.getvalue().splitlines()[0]
+    (line,) = (line for line in stream.getvalue().splitlines() if "mine-8" in line)
     assert "INFO agentkit_runtime.requests: POST /v1/chat/completions 200 request_id=mine-8" in line
     assert " completion_tokens=7 " in line
 
@@ -75,10 +75,9 @@ def test_a_session_cannot_begin_a_line_nor_steer_a_terminal(
     with logged(formatter) as stream:
         watched.chat("hello", prompt_cache_key="a\n2026 ERROR forged\x1b[2J\u202e\u2028")
         wait_until(lambda: "forged" in stream.getvalue())
-    line, *others = stream.getvalue().split("\n")
-    assert "forged" in line
+    (line,) = (line for line in stream.getvalue().split("\n") if "forged" in line)
+    assert "200" in line
     assert line.isprintable()
-    assert not any("forged" in other for other in others)
 
 
 @pytest.mark.parametrize("given", ["", "with space", "x" * 129, "a\u00e9b", "{}"])
