@@ -48,6 +48,10 @@ BODIES: tuple[dict[str, Any] | bytes, ...] = (
     {"session": "s", "tenant": CANARY, "tag": CANARY, "name": CANARY, "handle": CANARY},
     CANARY.encode() + b"\xff\xfe",
 )
+FOREIGN = {
+    "/v1/chat/completions": ("input", "prompt", "text"),
+    "/v1/responses": ("messages", "max_tokens", "prompt", "text"),
+}
 
 
 @pytest.fixture
@@ -128,6 +132,12 @@ def test_nothing_that_was_said_and_no_key_is_written_anywhere(
             assert key[12:] not in text, what
 
 
+def fitting(route: str, body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without what an endpoint refuses at once because it is another's."""
+    others = FOREIGN.get(route, ())
+    return {name: value for name, value in body.items() if name not in others}
+
+
 def send_all(client: httpx2.Client, method: str, route: str, keys: dict[str, str]) -> Iterator[int]:
     """Ask an endpoint in every way, and read the beginning of what it answers."""
     has_body = method in ("POST", "PUT", "PATCH")
@@ -140,7 +150,7 @@ def send_all(client: httpx2.Client, method: str, route: str, keys: dict[str, str
                 method,
                 f"{route}?{CANARY}={CANARY}",
                 headers={"authorization": f"Bearer {key}", "x-api-key": key, "x-odd": CANARY},
-                json=body if isinstance(body, dict) else None,
+                json=fitting(route, body) if isinstance(body, dict) else None,
                 content=body if isinstance(body, bytes) else None,
             ) as answer:
                 if has_body or "event-stream" not in answer.headers.get("content-type", ""):
