@@ -6,6 +6,7 @@ through. uvicorn's own log of requests is not used: it writes whole URLs.
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import traceback
@@ -48,7 +49,11 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, and below it where an exception went through."""
-        return super().format(record)
+        # A record keeps its exception's text for the next handler: neither is it taken from another
+        # one, nor is this one left to others.
+        own = copy.copy(record)
+        own.exc_text = None
+        return super().format(own)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line alone. Sessions and the like are of clients' making: none of them ends it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.openai.decode import decode
+from agentkit_runtime.api.openai.messages import decode_messages
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.kv.events import BlockStored
 from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS, chain, first_parent
@@ -48,7 +48,7 @@ def test_pictures_are_refused_and_not_left_out_of_a_prompt() -> None:
         {"model": "m", "messages": [{"role": "user", "content": content}]}
     )
     with pytest.raises(ApiError, match="image_url"):
-        decode(body, request_id="r")
+        decode_messages(body.messages)
 
 
 @pytest.mark.parametrize("n_same", [2, 8, 16, 31])

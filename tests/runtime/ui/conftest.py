@@ -32,8 +32,9 @@ def executable(playwright: Playwright) -> str | None:
     return own if Path(own).exists() else next(filter(None, map(shutil.which, NAMES)), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Of the module: while Playwright runs, no test of its process can have an event loop."""
     with sync_playwright() as playwright:
         path = executable(playwright)
         if path is None:
