@@ -217,6 +217,8 @@ class ChatFinished:
     """Generated tokens that are thinking, its tags included; 0 where it is not separated."""
     stop: str | None = None
     """The stop string that ended the answer."""
+    late: bool = False
+    """Whether the error is that the request's deadline passed."""
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     """All generated ids, those of an end of turn or a stop string included."""
 

@@ -176,6 +176,7 @@ class ReplyAssembler:
     def _end(self, finished: Finished) -> ChatFinished:
         return ChatFinished(
             reason=self._reason(finished.reason),
+            late=finished.reason is FinishReason.DEADLINE,
             stats=finished.stats,
             error=finished.error,
             reasoning_tokens=self._n_reasoning,

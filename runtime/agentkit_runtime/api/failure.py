@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from agentkit_runtime.chat import ChatFinished
 from agentkit_runtime.errors import (
     EngineStopped,
     NotCached,
@@ -68,6 +69,17 @@ def from_fault(fault: RuntimeFault, wire_field: Callable[[str], str]) -> ApiErro
             return ApiError(str(fault), status=409, code="pin_quota_exceeded")
         case _:
             return ApiError(str(fault), status=500)
+
+
+def from_end(finished: ChatFinished) -> ApiError:
+    """An answer that ended as a failure: aborted by the server, late, or failed in the engine."""
+    if finished.reason == "abort":
+        message = finished.error or "the generation was aborted by the server"
+        return ApiError(message, status=503, code="aborted", retry_after_s=1)
+    message = finished.error or "the generation failed"
+    if finished.late:
+        return ApiError(message, status=504, code="deadline_exceeded")
+    return ApiError(message, status=500)
 
 
 def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:

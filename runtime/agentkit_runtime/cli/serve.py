@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def serve(
     model: Model = DEFAULT_MODEL,
+    model_name: options.ModelName = None,
     host: options.Host = "127.0.0.1",
     port: options.Port = 8321,
     slots: options.Slots = None,
@@ -71,6 +72,7 @@ def serve(
         try:
             config = ServerConfig(
                 model=model,
+                model_names=tuple(model_name or ()),
                 host=host,
                 port=port,
                 engine={

@@ -55,6 +55,13 @@ _engine, _access, _limit, _watch = _of(_ENGINE), _of(_ACCESS), _of(_LIMITS), _of
 _routing = _of(_ROUTING)
 _FILE = {"dir_okay": False}
 
+ModelName = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A further name that requests may use; the first is the one in answers.",
+        show_default="none",
+    ),
+]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")]
 

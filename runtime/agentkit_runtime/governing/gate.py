@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
     from agentkit_runtime.stats import CoreStats
 
+_KEPT = 20
+"""One of so many places is kept for interactive requests."""
+
 MAX_RETRY_S = 60.0
 """Nobody is sent away for longer: by then the load is another one."""
 
@@ -90,23 +93,25 @@ class PressureGate:
             )
         check_complexity(asked.chat, self._limits.complexity)
         stats = self._engine.stats()
-        self._check_room(stats)
+        self._check_room(stats, asked.chat.priority)
         self._check_class(asked.chat.priority, stats)
         self._lifecycle.enter()
         self._n_coming += asked.n
         return Pass(self, asked.n)
 
-    def _check_room(self, stats: CoreStats) -> None:
-        if self._lifecycle.n_inside >= self._limits.max_requests:
+    def _check_room(self, stats: CoreStats, priority: Priority) -> None:
+        if self._lifecycle.n_inside >= _open_to(priority, self._limits.max_requests):
             raise self._refusal(
-                f"{self._lifecycle.n_inside} requests are being answered, which is the limit",
+                f"{self._lifecycle.n_inside} requests are being answered, and no more of the class "
+                f"{priority.name.lower()} are let in",
                 code="too_many_requests",
                 stats=stats,
             )
         n_waiting = stats.waiting + self._n_coming
-        if n_waiting >= self._limits.pressure.max_waiting:
+        if n_waiting >= _open_to(priority, self._limits.pressure.max_waiting):
             raise self._refusal(
-                f"{n_waiting} requests wait already, which is the limit",
+                f"{n_waiting} requests wait already, and no more of the class "
+                f"{priority.name.lower()} are let in",
                 code="queue_full",
                 stats=stats,
             )
@@ -136,6 +141,11 @@ class PressureGate:
 
     def _left(self) -> None:
         self._lifecycle.leave()
+
+
+def _open_to(priority: Priority, places: int) -> int:
+    """How many of the places are open to a class: some are left to the interactive one."""
+    return places if priority is Priority.INTERACTIVE else places - places // _KEPT
 
 
 class Pass:

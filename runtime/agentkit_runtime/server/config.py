@@ -21,6 +21,8 @@ class ServerConfig:
     """One server. Raises ValueError for values that cannot work."""
 
     model: str
+    model_names: tuple[str, ...] = ()
+    """Further names that requests may use; the first is the one in answers."""
     host: str = "127.0.0.1"
     port: int = 8321
     """0 takes a free one."""

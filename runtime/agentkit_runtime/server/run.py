@@ -75,7 +75,9 @@ def run(config: ServerConfig, say: Say) -> None:
                     runtime.service,
                     config,
                     lifecycle,
-                    model_ids=tuple(dict.fromkeys((runtime.model_label, config.model))),
+                    model_ids=tuple(
+                        dict.fromkeys((*config.model_names, runtime.model_label, config.model))
+                    ),
                     rotate_key=runtime.rotate_namespace_key,
                 ) as parts:
                     server.answering = parts.answering

@@ -394,3 +394,19 @@ def test_log_probabilities_are_told_of_the_text_that_was_generated(
 def test_without_asking_nothing_is_told_of_probabilities(client: openai.OpenAI) -> None:
     answer = client.chat.completions.create(model="scripted", messages=user("hello"))
     assert answer.choices[0].logprobs is None
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+def test_an_answer_whose_deadline_passes_is_a_timeout(served: Served, path: str) -> None:
+    answer = httpx2.post(
+        served.url + path,
+        json={
+            "model": "scripted",
+            "max_tokens": 50,
+            "messages": [{"role": "user", "content": "novel"}],
+        },
+        headers={"x-agentkit-deadline-s": "0.000001"},
+    )
+
+    assert answer.status_code == 504
+    assert "the deadline of 1e-06 s passed" in answer.json()["error"]["message"]

@@ -135,6 +135,24 @@ def test_as_many_requests_are_inside_as_may_be_and_each_leaves_once(
     governed.enter(asked())
 
 
+@pytest.mark.parametrize("full", ["places", "queue"])
+def test_the_last_places_are_kept_for_those_that_somebody_waits_for(
+    engine: Engine, clock: Clock, full: str
+) -> None:
+    limits = PressureLimits(max_waiting=40)
+    governed = gate(engine, clock, max_requests=40, pressure=limits)
+    if full == "places":
+        for _ in range(38):
+            governed.enter(asked()).opened()
+    else:
+        engine.now = stats(waiting=38)
+
+    assert refused(governed, asked()).status == 429
+    for _ in range(2):
+        governed.enter(asked(Priority.INTERACTIVE))
+    assert refused(governed, asked(Priority.INTERACTIVE)).status == 429
+
+
 def test_retry_after_is_how_long_the_queue_takes_at_todays_speed(
     engine: Engine, clock: Clock
 ) -> None:

@@ -131,12 +131,13 @@ def test_every_other_option_reaches_the_server(
         *("--open-metrics", "--tenant-metrics", "--otel", "--log-format", "json"),
         *("--log-level", "error", "--last-requests", "10"),
         *("--kv-events", "tcp://127.0.0.1:5557", "--kv-events-replay", "tcp://127.0.0.1:5558"),
-        *("--kv-events-topic", "kv"),
+        *("--kv-events-topic", "kv", "--model-name", "gpt-6", "--model-name", "other"),
     )
 
     assert code == 0, text
     (config,) = served
     assert (config.model, config.host, config.port) == ("m", "0.0.0.0", 80)
+    assert config.model_names == ("gpt-6", "other")
     assert config.access == Access(
         keys=files["keys.db"],
         cors_origins=("https://a.example", "http://b.example:81"),
@@ -288,7 +289,7 @@ def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path, tmp_path: Pat
         made = keys.add(roles=frozenset({"user"}), tenant="ann", now_s=0.0)
     command = [sys.executable, "-m", "agentkit_runtime", "serve", str(smollm2_gguf)]
     options = ["--port", "0", "--slots", "256", "--threads", "1", "--keys", str(store)]
-    options += ["--log-format", "json"]
+    options += ["--log-format", "json", "--model-name", "gpt-6"]
     path = os.pathsep.join([str(ROOT / "runtime"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [*command, *options],
@@ -314,6 +315,7 @@ def test_serve_answers_until_it_is_interrupted(smollm2_gguf: Path, tmp_path: Pat
         finally:
             process.kill()
 
+    assert models[0]["id"] == "gpt-6" == answer["model"]
     assert str(smollm2_gguf) in [model["id"] for model in models]
     told = [json.loads(line)["message"] for line in rest.splitlines()]
     assert (process.returncode, told[-1]) == (0, "stopped")

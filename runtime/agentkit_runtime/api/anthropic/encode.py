@@ -21,7 +21,7 @@ from agentkit_runtime.api.anthropic.wire import (
     StreamEvent,
     Usage,
 )
-from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.failure import from_end
 from agentkit_runtime.chat import (
     ChatEvent,
     ChatFinished,
@@ -143,14 +143,8 @@ def stop_reason(finished: ChatFinished, context_tokens: int) -> StopReason:
             return "model_context_window_exceeded" if filled else "max_tokens"
         case "tool_calls":
             return "tool_use"
-        case "abort":
-            raise ApiError(
-                finished.error or "the generation was aborted by the server",
-                status=503,
-                code="aborted",
-            )
-        case "error":
-            raise ApiError(finished.error or "the generation failed", status=500)
+        case "abort" | "error":
+            raise from_end(finished)
 
 
 def folded(events: Iterable[StreamEvent], usage: Usage) -> Message:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.failure import ApiError, from_end
 from agentkit_runtime.api.openai.errors import ErrorBody, error_body
 from agentkit_runtime.api.openai.logprobs import encode_logprobs
 from agentkit_runtime.api.openai.usage import add_usage, encode_usage
@@ -232,14 +232,8 @@ def finish_reason(finished: ChatFinished) -> FinishReason:
     match finished.reason:
         case "stop" | "length" | "tool_calls":
             return finished.reason
-        case "abort":
-            raise ApiError(
-                finished.error or "the generation was aborted by the server",
-                status=503,
-                code="aborted",
-            )
-        case "error":
-            raise ApiError(finished.error or "the generation failed", status=500)
+        case "abort" | "error":
+            raise from_end(finished)
 
 
 class ManyChunks:
