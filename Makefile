@@ -36,6 +36,8 @@ bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=, PEERS=
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)')
 	@$(BIN)/python tests/bench/crash_points.py
 	@$(BIN)/python tests/bench/mcp_overhead.py --write
+	@$(BIN)/python runtime/bench/serve_overhead.py --write
+	@$(BIN)/python runtime/bench/serve_load.py --write
 	@$(BIN)/python runtime/bench/run.py $(if $(PEERS),--peers '$(PEERS)') \
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)') $(if $(TRACES),--traces '$(TRACES)')
 
