@@ -212,7 +212,7 @@ def prune(
     later = f", {done['condemned_tokens']} when they are no longer in use"
     typer.echo(
         f"{done['freed_tokens']} tokens {would}freed{later * bool(done['condemned_tokens'])}; "
-        f"{done['pins']} pins {would}ended"
+        f"{done['pins']} pin{'' if done['pins'] == 1 else 's'} {would}ended"
     )
 
 

@@ -164,7 +164,9 @@ def _count(text: str) -> int | None:
 @keys.command()
 def limits(
     store: Store,
-    tenant: Annotated[str, typer.Argument(help="The tenant; all its keys together.")],
+    tenant: Annotated[
+        str, typer.Argument(help="The tenant: all its keys together, also before it has one.")
+    ],
     requests_per_minute: Annotated[str | None, _limit("Requests a minute.")] = None,
     tokens_per_minute: Annotated[str | None, _limit("Computed tokens a minute.")] = None,
     tokens_per_month: Annotated[str | None, _limit("Computed tokens a calendar month.")] = None,
