@@ -201,7 +201,7 @@ def _refusal(url: str, status: int, message: str) -> str:
     match status:
         case 401:
             return (
-                f"{url} wants another key ({message}); name its file with --key-file, or set "
+                f"{url} wants a key, or another one ({message}); name its file with --key-file, or set "
                 "AGENTKIT_RUNTIME_KEY"
             )
         case 403:

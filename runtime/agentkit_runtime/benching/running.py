@@ -69,7 +69,11 @@ async def _model(client: httpx2.AsyncClient, url: str, wanted: str | None) -> st
         names = [str(model["id"]) for model in answer.json()["data"]]
     except httpx2.HTTPStatusError as error:
         status = error.response.status_code
-        what = "wants another key (see --key-file)" if status == 401 else f"answered {status}"
+        what = (
+            "wants a key, or another one (see --key-file)"
+            if status == 401
+            else f"answered {status}"
+        )
         raise ServerFault(f"{url} {what}") from error
     except httpx2.HTTPError as error:
         raise unreachable(url, error) from error

@@ -6,6 +6,8 @@ without the `runtime` extra must get a sentence and not a traceback.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from agentkit_runtime.cli import keep
@@ -17,11 +19,30 @@ from agentkit_runtime.cli.serve import serve
 from agentkit_runtime.cli.top import top
 
 app = typer.Typer(
-    help="Serve language models whose agents share one radix tree of KV state.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _say_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        typer.echo(f"agentkit-runtime {version('agentkit-radix')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Serve language models whose agents share one radix tree of KV state."""
+
+
 app.command()(serve)
 app.command()(pull)
 app.add_typer(keys, name="keys")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+from agentkit_runtime.cli.commands import app
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,3 +33,9 @@ def test_only_serving_needs_the_heavy_packages() -> None:
     )
 
     assert done.stdout == "set()\n"
+
+
+def test_it_says_its_version() -> None:
+    done = CliRunner().invoke(app, ["--version"])
+
+    assert done.stdout == f"agentkit-runtime {version('agentkit-radix')}\n"
