@@ -201,8 +201,8 @@ def _refusal(url: str, status: int, message: str) -> str:
     match status:
         case 401:
             return (
-                f"{url} wants a key, or another one ({message}); name its file with --key-file, or set "
-                "AGENTKIT_RUNTIME_KEY"
+                f"{url} wants a key, or another one ({message}); name its file with --key-file, "
+                "or set AGENTKIT_RUNTIME_KEY"
             )
         case 403:
             return f"the key may not do that at {url}: {message}"
