@@ -416,7 +416,8 @@ async def test_an_answer_that_a_stopping_server_gives_up_may_be_asked_for_again(
     own.served.pace.hold()
     task = asyncio.ensure_future(answer(model, request("a novel")))
     await asyncio.to_thread(own.served.pace.waiting.wait, 30)
-    own.abort_all()
+    # The engine may be at it before the server has noted that it is.
+    await asyncio.to_thread(wait_until, lambda: own.abort_all() > 0)
     own.served.pace.go()
     with pytest.raises(ModelError, match="ended the request") as caught:
         await task
