@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TypeVar
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
@@ -80,6 +80,14 @@ async def while_connected(receive: Receive, work: Coroutine[object, object, T]) 
         task.cancel()
         watcher.cancel()
         await asyncio.gather(task, watcher, return_exceptions=True)
+
+
+async def answered(receive: Receive, work: Coroutine[object, object, Response]) -> Response:
+    """The answer that `work` makes, or one that nobody will read where the client goes first."""
+    try:
+        return await while_connected(receive, work)
+    except ClientGone:
+        return Response(status_code=CLIENT_GONE_STATUS)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -23,11 +23,8 @@ from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.dialect import ANTHROPIC
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import ClientGone, EventStream, event, while_connected
+from agentkit_runtime.api.sse import EventStream, answered, event
 from agentkit_runtime.marks import Mark
-
-CLIENT_GONE_STATUS = 499
-"""Nobody reads it; access logs do (the number is nginx's)."""
 
 VERSION_HEADER = b"anthropic-version"
 """Every client of this API sends it; that tells its `GET /v1/models` from OpenAI's."""
@@ -82,10 +79,7 @@ class AnthropicRoutes:
             assert telling.usage is not None, "an answer that ended has a usage"
             return JSONResponse(folded(told, telling.usage), headers=headers)
 
-        try:
-            return await while_connected(request.receive, work())
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE_STATUS)
+        return await answered(request.receive, work())
 
     async def count_tokens(self, body: ConversationBody, request: Request) -> Response:
         """How many tokens a prompt would have. Nothing is computed or kept."""

@@ -18,14 +18,7 @@ from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.responses.routes import ResponseRoutes
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import (
-    CLIENT_GONE_STATUS,
-    DONE,
-    ClientGone,
-    EventStream,
-    event,
-    while_connected,
-)
+from agentkit_runtime.api.sse import DONE, EventStream, answered, event
 
 
 class OpenAiRoutes:
@@ -79,10 +72,7 @@ class OpenAiRoutes:
             answer = await site.open(request, chat, id=heading.id, n=n)
             return JSONResponse(encode_completions(heading, await answer.collect()))
 
-        try:
-            return await while_connected(request.receive, work())
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE_STATUS)
+        return await answered(request.receive, work())
 
     async def list_models(self) -> ModelList:
         """The names that requests may use."""

@@ -17,14 +17,7 @@ from agentkit_runtime.api.openai.completions.request import CompletionBody
 from agentkit_runtime.api.openai.documented import answers
 from agentkit_runtime.api.openai.encode import Heading
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import (
-    CLIENT_GONE_STATUS,
-    DONE,
-    ClientGone,
-    EventStream,
-    event,
-    while_connected,
-)
+from agentkit_runtime.api.sse import DONE, EventStream, answered, event
 from agentkit_runtime.chat import ChatEvent, ChatRequest
 
 
@@ -76,10 +69,7 @@ class CompletionRoutes:
                 _close(opened)
             return JSONResponse(encode_text_completion(heading, found, echoed))
 
-        try:
-            return await while_connected(request.receive, work())
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE_STATUS)
+        return await answered(request.receive, work())
 
     async def _open(
         self, request: Request, chats: Sequence[ChatRequest], id: str, n: int

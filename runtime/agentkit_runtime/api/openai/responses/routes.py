@@ -29,13 +29,7 @@ from agentkit_runtime.api.openai.responses.wire import (
     StreamEvent,
 )
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import (
-    CLIENT_GONE_STATUS,
-    ClientGone,
-    EventStream,
-    event,
-    while_connected,
-)
+from agentkit_runtime.api.sse import EventStream, answered, event
 from agentkit_runtime.chat import ChatEvent, ChatFinished
 
 PageSize = Annotated[int, Query(ge=1, le=100)]
@@ -91,10 +85,7 @@ class ResponseRoutes:
             # Opened here and not in the stream: a refused request gets its status, not a 200.
             answer = await site.open(request, decoded.chat, id=begun["id"])
             return EventStream(self._events(answer, running), on_close=answer.close)
-        try:
-            return await while_connected(request.receive, self._whole(request, running))
-        except ClientGone:
-            return Response(status_code=CLIENT_GONE_STATUS)
+        return await answered(request.receive, self._whole(request, running))
 
     async def render_response(self, body: ResponseBody, request: Request) -> dict[str, list[int]]:
         """The ids of the prompt that the request with this body would have."""
