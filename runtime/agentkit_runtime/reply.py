@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from typing import Literal, Protocol, assert_never
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from typing import Literal, Protocol, TypeVar, assert_never
 
 from agentkit_runtime.chat import (
     ChatEvent,
@@ -25,6 +32,8 @@ from agentkit_runtime.types import (
     RequestStats,
     TokenLogprob,
 )
+
+T = TypeVar("T")
 
 
 class CallParser(Protocol):
@@ -264,32 +273,35 @@ def abort_all(streams: Iterable[ChatStream]) -> None:
         stream.abort()
 
 
-async def merged(streams: Sequence[ChatStream]) -> AsyncGenerator[tuple[int, ChatEvent], None]:
-    """The events of several replies as they come, each with its reply's rank."""
+async def merged(streams: Sequence[AsyncIterable[T]]) -> AsyncGenerator[tuple[int, T], None]:
+    """The events of several streams, such as replies, as they come, each with its stream's rank.
+
+    Whoever has made the streams closes them, behind this one.
+    """
     if len(streams) == 1:
         async for event in streams[0]:
             yield 0, event
         return
-    events: asyncio.Queue[tuple[int, ChatEvent | None]] = asyncio.Queue()
+    events: asyncio.Queue[tuple[int, T] | None] = asyncio.Queue()
 
     async def pump(rank: int) -> None:
         try:
             async for event in streams[rank]:
                 events.put_nowait((rank, event))
         finally:
-            events.put_nowait((rank, None))
+            events.put_nowait(None)
 
     tasks = [asyncio.ensure_future(pump(rank)) for rank in range(len(streams))]
     try:
         n_open = len(streams)
         while n_open:
-            rank, found = await events.get()
+            found = await events.get()
             if found is None:
                 n_open -= 1
             else:
-                yield rank, found
+                yield found
         for task in tasks:
-            await task  # raises what its reply raised
+            await task  # raises what its stream raised
     finally:
         for task in tasks:
             task.cancel()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -18,7 +18,8 @@ from agentkit_runtime.api.openai.documented import answers
 from agentkit_runtime.api.openai.encode import Heading
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import DONE, EventStream, answered, event
-from agentkit_runtime.chat import ChatEvent, ChatRequest
+from agentkit_runtime.chat import ChatRequest
+from agentkit_runtime.reply import merged
 
 
 class CompletionRoutes:
@@ -96,42 +97,11 @@ def _close(answers: Sequence[Answer]) -> None:
 
 
 async def _events(opened: Sequence[Answer], chunks: TextChunks) -> AsyncIterator[bytes]:
-    async with aclosing(_merged(opened)) as events:
-        async for prompt, answer, found in events:
+    async with AsyncExitStack() as closing:
+        enter = closing.enter_async_context
+        sources = [await enter(aclosing(answer.events())) for answer in opened]
+        events = await enter(aclosing(merged(sources)))
+        async for prompt, (answer, found) in events:
             for document in chunks.encode(prompt, answer, found):
                 yield event(document)
     yield DONE
-
-
-async def _merged(opened: Sequence[Answer]) -> AsyncGenerator[tuple[int, int, ChatEvent], None]:
-    """The events of several prompts' answers as they come, with both ranks."""
-    if len(opened) == 1:
-        async with aclosing(opened[0].events()) as events:
-            async for answer, found in events:
-                yield 0, answer, found
-        return
-    queue: asyncio.Queue[tuple[int, int, ChatEvent] | None] = asyncio.Queue()
-
-    async def pump(prompt: int) -> None:
-        try:
-            async with aclosing(opened[prompt].events()) as events:
-                async for answer, found in events:
-                    queue.put_nowait((prompt, answer, found))
-        finally:
-            queue.put_nowait(None)
-
-    tasks = [asyncio.ensure_future(pump(prompt)) for prompt in range(len(opened))]
-    try:
-        n_open = len(opened)
-        while n_open:
-            item = await queue.get()
-            if item is None:
-                n_open -= 1
-            else:
-                yield item
-        for task in tasks:
-            await task  # raises what its answer raised
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
