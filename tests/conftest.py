@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,3 +23,22 @@ def smollm2_gguf() -> Path:
     from agentkit_runtime.loading import locate
 
     return Path(locate("smollm2").weights[0])
+
+
+@pytest.fixture(autouse=True)
+def logging_as_found() -> Iterator[None]:
+    """What a test configures of logging (a command that sets it up, too) ends with the test."""
+    logging.getLogger("agentkit_runtime")  # one that a command sets up is there before it
+    loggers = [logging.getLogger(), *_existing_loggers()]
+    before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, level, propagate, handlers in before:
+        if logger.level != level:  # each setting empties a cache of every logger
+            logger.setLevel(level)
+        logger.propagate = propagate
+        logger.handlers[:] = handlers
+
+
+def _existing_loggers() -> list[logging.Logger]:
+    known = list(logging.root.manager.loggerDict.values())
+    return [logger for logger in known if isinstance(logger, logging.Logger)]
