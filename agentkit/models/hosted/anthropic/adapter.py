@@ -21,7 +21,7 @@ from agentkit.models.hosted.anthropic.diagnostics import BETA as DIAGNOSTICS_BET
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.layout import AnthropicLayout, Laid, lay_out
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
-from agentkit.models.hosted.anthropic.pieces import PieceCache
+from agentkit.models.hosted.anthropic.pieces import new_cache
 from agentkit.models.hosted.anthropic.reader import AnswerReader
 from agentkit.models.hosted.anthropic.sender import Sender
 from agentkit.models.hosted.anthropic.usage import usage_of
@@ -67,7 +67,7 @@ class AnthropicAdapter:
         # Of the policy only the forms of the wire are used here, which have no dates.
         self._policy = anthropic_policy(model, datetime.now(UTC).date(), switches=switches)
         self._dialect = Dialect.of(self.label, self._policy, later_tools=self._options.later_tools)
-        self._pieces = PieceCache()
+        self._pieces = new_cache()
         self._begun = Begun[Laid]()
         self._sender = Sender(client, label=self.label, timeout_s=self._options.timeout_s)
         self._clock = clock

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from agentkit.blocks import Breakpoint
 from agentkit.caching.policy import BlockKind, Ttl
 from agentkit.caching.request import Block, Mark, Role
 from agentkit.caching.tokens import data_tokens
+from agentkit.models.hosted.piece_store import PieceStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,34 +71,12 @@ def mark_of(breakpoint: Breakpoint | None, ttls: tuple[Ttl, ...]) -> Mark | None
     return Mark(next((ttl for ttl in by_length if ttl.seconds >= wanted), by_length[-1]))
 
 
-class PieceCache:
-    """Keeps the pieces of segments, the longest unused go first. Safe to use from any thread."""
+PieceCache: TypeAlias = PieceStore[tuple[Piece, ...]]
 
-    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        self._max_bytes = max_bytes
-        self._n_bytes = 0
-        self._kept: OrderedDict[Hashable, tuple[Piece, ...]] = OrderedDict()
-        self._lock = threading.Lock()
 
-    def get(self, key: Hashable, make: Callable[[], tuple[Piece, ...]]) -> tuple[Piece, ...]:
-        """Return what is kept under the key; make it first where nothing is."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-                return found
-        made = make()
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = made
-                self._n_bytes += _n_bytes(made)
-                self._drop_oldest()
-        return made
-
-    def _drop_oldest(self) -> None:
-        while self._n_bytes > self._max_bytes and self._kept:
-            _, dropped = self._kept.popitem(last=False)
-            self._n_bytes -= _n_bytes(dropped)
+def new_cache() -> PieceCache:
+    """Return a store of the pieces of segments."""
+    return PieceStore(_n_bytes)
 
 
 def _n_bytes(pieces: tuple[Piece, ...]) -> int:

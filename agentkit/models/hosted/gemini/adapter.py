@@ -17,7 +17,7 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.gemini.body import GeminiBody, finish
 from agentkit.models.hosted.gemini.cached_content import CachedContents
 from agentkit.models.hosted.gemini.decode import Reader
-from agentkit.models.hosted.gemini.encoded import Encoded
+from agentkit.models.hosted.gemini.encoded import new_encoded
 from agentkit.models.hosted.gemini.errors import ObjectGone
 from agentkit.models.hosted.gemini.front import Front
 from agentkit.models.hosted.gemini.layout import lay_out
@@ -65,7 +65,7 @@ class GeminiAdapter:
             )
         self._model = model
         self._options = options or GeminiOptions()
-        self._encoded = Encoded()
+        self._encoded = new_encoded()
         self._has_warned = False
         self._transport = Transport(model, self.label, client, self._options)
         self.cached_contents = CachedContents(

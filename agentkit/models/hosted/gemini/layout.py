@@ -118,14 +118,14 @@ def _history(request: ModelRequest, model: str, encoded: Encoded) -> Iterator[tu
             continue
         key = ("history", segment.digest, index)
         make = partial(contents, message, index, model=model)
-        for content in encoded.once(key, make):
+        for content in encoded.get(key, make):
             yield content, isinstance(message, AssistantMessage)
 
 
 def _once(
     encoded: Encoded, key: Hashable, make: Callable[[], tuple[WireBlock, ...]]
 ) -> tuple[WireBlock, ...]:
-    (front,) = encoded.once(key, lambda: (Content(role=Role.DEVELOPER, blocks=make()),))
+    (front,) = encoded.get(key, lambda: (Content(role=Role.DEVELOPER, blocks=make()),))
     return front.blocks
 
 

@@ -41,8 +41,8 @@ from agentkit.models.hosted.openai_chat.pieces import (
     text_json,
 )
 from agentkit.models.hosted.openai_chat.profiles import Profile, Replay
-from agentkit.models.hosted.openai_chat.store import PieceStore
 from agentkit.models.hosted.openai_chat.system import one_system_message, system_message
+from agentkit.models.hosted.piece_store import PieceStore
 from agentkit.toolset import Toolset, ToolSpec
 from agentkit.toolset.later import later_specs
 from agentkit.toolset.provider_forms import form_bytes
@@ -55,7 +55,7 @@ class Encoder:
         self._profile = profile
         self._label = label
         self._form = ContentForm(profile=profile, label=label, takes_marks=takes_marks)
-        self._store = PieceStore()
+        self._store = PieceStore[Encoded](lambda encoded: encoded.n_bytes)
 
     def tools(self, toolset: Toolset, segment: int | None) -> tuple[Piece, ...]:
         """Return one piece for each tool, in the toolset's order."""

@@ -25,7 +25,7 @@ from agentkit.models.hosted.openai_responses.clients import Clients
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout, Sheet, lay_out
 from agentkit.models.hosted.openai_responses.options import ResponsesOptions
-from agentkit.models.hosted.openai_responses.pieces import PieceStore
+from agentkit.models.hosted.openai_responses.pieces import new_entries
 from agentkit.models.hosted.openai_responses.steer import check_settings, identity, steering
 from agentkit.models.hosted.openai_responses.stream import Translator
 from agentkit.models.hosted.rate_headers import OnHeaders
@@ -70,7 +70,7 @@ class ResponsesAdapter:
             strict_tools=self._options.strict_tools,
             adds_tools=_adds_tools(model, self._options),
         )
-        self._store = PieceStore()
+        self._store = new_entries()
         self._begun = Begun[Sheet]()
         self._now_s = now_s
         self.on_headers: OnHeaders | None = None

@@ -25,7 +25,7 @@ from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog, Renamed
 from agentkit.models.hosted.openai_responses.encode import Encoder
-from agentkit.models.hosted.openai_responses.pieces import Entry, Piece, PieceStore
+from agentkit.models.hosted.openai_responses.pieces import Entries, Entry, Piece
 from agentkit.models.hosted.wire import Layout, WireBlock
 from agentkit.toolset.later import later_specs
 
@@ -50,7 +50,7 @@ class ResponsesLayout(Layout):
 def lay_out(
     request: ModelRequest,
     encoder: Encoder,
-    store: PieceStore,
+    store: Entries,
     identity: Identity,
     terms: Terms,
     begun: Begun[Sheet],
@@ -99,7 +99,7 @@ def _front(
     key: tuple[str, ...],
     listed: Mapping[int, tuple[str, ...]],
     encoder: Encoder,
-    store: PieceStore,
+    store: Entries,
 ) -> Sheet:
     """Return a sheet with the tools; `listed` are those that came later, which are the last."""
     sheet = Sheet(tools_key=key, is_own=bool(listed))
@@ -150,9 +150,7 @@ class Sheet:
             setattr(copied, name, list(getattr(self, name)))
         return copied
 
-    def add_segment(
-        self, segment: Segment, index: int, encoder: Encoder, store: PieceStore
-    ) -> None:
+    def add_segment(self, segment: Segment, index: int, encoder: Encoder, store: Entries) -> None:
         """Add a segment of the context, which has this index there."""
         content = segment.content
         if isinstance(content, AssistantMessage):

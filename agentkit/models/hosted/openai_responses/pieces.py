@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 from agentkit.caching.policy import BlockKind
 from agentkit.caching.request import Block, Mark, Role
+from agentkit.models.hosted.piece_store import PieceStore
 
 NEXT_PART: Final = b","
 LAST_PART: Final = b"]}"
@@ -71,34 +70,12 @@ def piece(
     return Piece(block=block, data=data, after=after)
 
 
-class PieceStore:
-    """Entries by the digest of their segment; what was used longest ago goes first.
+Entries: TypeAlias = PieceStore[tuple[Entry, ...]]
 
-    Usable from several threads.
-    """
 
-    def __init__(self, max_bytes: int = 64 * 2**20) -> None:
-        self._entries: OrderedDict[str, tuple[Entry, ...]] = OrderedDict()
-        self._max_bytes = max_bytes
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, digest: str, encode: Callable[[], tuple[Entry, ...]]) -> tuple[Entry, ...]:
-        """Return what is kept for a digest, or encode and keep it."""
-        with self._lock:
-            found = self._entries.get(digest)
-            if found is not None:
-                self._entries.move_to_end(digest)
-                return found
-        made = encode()
-        with self._lock:
-            if digest not in self._entries:
-                self._entries[digest] = made
-                self._n_bytes += _size(made)
-            while self._n_bytes > self._max_bytes and len(self._entries) > 1:
-                _, dropped = self._entries.popitem(last=False)
-                self._n_bytes -= _size(dropped)
-        return made
+def new_entries() -> Entries:
+    """Return a store of the entries of segments."""
+    return PieceStore(_size)
 
 
 def _size(entries: tuple[Entry, ...]) -> int:

@@ -28,7 +28,6 @@ from agentkit.context import Context
 from agentkit.errors import ConfigurationError, RequestRefused
 from agentkit.models.base import Reuse, ToolName
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
-from agentkit.models.hosted.anthropic.pieces import PieceCache, piece
 from agentkit.toolset import Toolset
 from tests.agentkit.models.hosted.anthropic.support import (
     LABEL,
@@ -465,22 +464,6 @@ def test_pieces_are_encoded_once_for_each_segment() -> None:
     for before, after in zip(early.blocks, later.blocks, strict=False):
         assert before.data is after.data
         assert before.block is after.block
-
-
-def test_what_was_unused_longest_is_forgotten_first() -> None:
-    cache = PieceCache(max_bytes=25)
-    made: list[str] = []
-
-    def get(name: str) -> None:
-        def make() -> Any:
-            made.append(name)
-            return (piece(BlockKind.TEXT, b"0123456789"),)
-
-        cache.get(name, make)
-
-    for name in "abacab":
-        get(name)
-    assert made == ["a", "b", "c", "b"]
 
 
 def test_a_toolset_in_another_order_of_arrival_has_the_same_bytes() -> None:

@@ -20,12 +20,9 @@ from agentkit.blocks import (
     UserMessage,
     VendorItem,
 )
-from agentkit.caching.request import Role
 from agentkit.context import Context
 from agentkit.models.hosted.gemini import GeminiAdapter
-from agentkit.models.hosted.gemini.encode import Content
-from agentkit.models.hosted.gemini.encoded import Encoded
-from agentkit.models.hosted.wire import Body, WireBlock
+from agentkit.models.hosted.wire import Body
 from agentkit.testing import assert_extends
 from tests.agentkit.models.hosted.gemini.talk import FRONT, LABEL, MODEL, json_of, plan, request
 
@@ -101,22 +98,6 @@ def test_every_turn_of_calls_is_followed_by_exactly_its_answers(steps: list[Any]
             answers = [part["functionResponse"] for part in contents[index + 1]["parts"]]
             assert [each["id"] for each in calls] == [each["id"] for each in answers]
             assert isinstance(calls[0]["args"], dict)
-
-
-def test_what_is_kept_is_bounded_by_its_bytes() -> None:
-    kept = Encoded(most_bytes=1_500)
-    made: list[int] = []
-
-    def make(index: int) -> tuple[Content, ...]:
-        made.append(index)
-        (wire, *_) = GeminiAdapter(MODEL).layout(request(Context(UserMessage.of("x")))).blocks
-        big = WireBlock(block=wire.block, data=b"x" * 400, segment=0)
-        return (Content(role=Role.USER, blocks=(big,)),)
-
-    for index in (0, 1, 0, 2, 0, 1):
-        kept.once(index, lambda index=index: make(index))
-
-    assert made == [0, 1, 2, 1]
 
 
 def sent(adapter: GeminiAdapter, context: Context) -> Body:

@@ -16,7 +16,7 @@ from agentkit.blocks import (
     UserMessage,
     VendorItem,
 )
-from agentkit.caching.request import Block, Mark
+from agentkit.caching.request import Mark
 from agentkit.context import Context
 from agentkit.models.hosted.openai_chat import (
     ALIBABA,
@@ -28,8 +28,6 @@ from agentkit.models.hosted.openai_chat import (
     VLLM,
     Profile,
 )
-from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece
-from agentkit.models.hosted.openai_chat.store import PieceStore
 from agentkit.toolset import Toolset
 from tests.agentkit.models.hosted.openai_chat.talk import (
     ARGUMENTS,
@@ -231,32 +229,11 @@ def test_segments_are_encoded_once() -> None:
     api = adapter()
     first, second, third = turns()
     api.layout(first)
-    before = api._encoder._store.n_encoded
+    before = len(api._encoder._store)
 
     api.layout(second)
     api.layout(third)
     api.layout(third)
 
     assert before == 6  # the tools, four system texts, the question
-    assert api._encoder._store.n_encoded == 10  # calls, results, answer, follow-up
-
-
-def test_what_is_kept_is_bounded_and_used_last() -> None:
-    store = PieceStore(max_bytes=10)
-
-    def get(name: str, size: int = 4) -> Encoded:
-        data = Piece(block=Block(digest=b"", n_tokens=1), data=b"x" * size, segment=None)
-        return store.get((name,), lambda: Encoded(pieces=(data,), messages=()))
-
-    first = get("a")
-    get("b")
-    assert get("a") is first
-    get("c")  # b was used least recently
-
-    assert store.n_bytes == 8
-    assert get("a") is first
-    assert store.n_encoded == 3
-    get("b")
-    assert store.n_encoded == 4
-    get("large", 100)
-    assert store.n_bytes == 100
+    assert len(api._encoder._store) == 10  # calls, results, answer, follow-up
