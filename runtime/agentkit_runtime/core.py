@@ -254,7 +254,8 @@ class EngineCore:
         self._end(Ended(sequence, FinishReason.ERROR, message))
 
     def _end(self, gone: Ended) -> None:
-        run = self._runs.pop(gone.sequence.request.request_id)
+        request = gone.sequence.request
+        run = self._runs.pop(request.request_id)
         stats = gone.sequence.stats(self._clock())
-        self._counters.count_end(stats, gone.reason)
+        self._counters.count_end(stats, gone.reason, repeats_prompt=request.repeats_prompt)
         run.emit(Finished(reason=gone.reason, stats=stats, error=gone.error))

@@ -29,7 +29,7 @@ class CoreStats:
     computed_tokens: int
     """Tokens that went through the model, guesses included."""
     prompt_tokens: int
-    """Prompt tokens of ended requests."""
+    """Prompt tokens of ended requests; of several samples of one prompt, once."""
     hit_tokens: int
     """Of these, read from the radix tree."""
     preemptions: int
@@ -114,13 +114,19 @@ class Counters:
         else:
             self.decode_s += seconds
 
-    def count_end(self, stats: RequestStats, reason: FinishReason) -> None:
-        """Count a request that ended."""
+    def count_end(
+        self, stats: RequestStats, reason: FinishReason, *, repeats_prompt: bool = False
+    ) -> None:
+        """Count a generation that ended; see `GenerateRequest.repeats_prompt`."""
+        self.generated_tokens += stats.completion_tokens
+        self.ended[reason] = self.ended.get(reason, 0) + 1
+        if not repeats_prompt:
+            self._count_prompt(stats)
+
+    def _count_prompt(self, stats: RequestStats) -> None:
         self.prompt_tokens += stats.prompt_tokens
         self.hit_tokens += stats.cached_tokens
         self.restored_tokens += stats.restored_tokens
-        self.generated_tokens += stats.completion_tokens
-        self.ended[reason] = self.ended.get(reason, 0) + 1
         if stats.ttft_s is None:
             return
         if 2 * stats.cached_tokens >= stats.prompt_tokens:

@@ -173,6 +173,8 @@ class GenerateRequest:
     speculate: int = 0
     """Most tokens that are drafted from the request's own text and verified in one step, at most
     `MAX_SPECULATE`; 0 is off. The output is the same either way."""
+    repeats_prompt: bool = False
+    """A further sample of a prompt that another request counts: its prompt is in no count again."""
 
     def __post_init__(self) -> None:
         # What is wrong here would be found by the engine's thread, and end it for everybody.

@@ -19,7 +19,8 @@ def samples(
 
     Each has an id, a text stream and a grammar of its own; seeds count up from the request's. The
     prompt is computed once: the others wait for the first one's chunks and fork from the tree,
-    where they compute its last token. What each gives is what it would give alone.
+    where they compute its last token. What each gives is what it would give alone. It is also
+    counted once, by the first: the others find in the cache what that one has computed.
 
     Raises:
         ValueError: `n` is less than 1.
@@ -33,6 +34,7 @@ def samples(
             text=text(),
             grammar=grammar(),
             sampling=replace(request.sampling, seed=_seed(request, i)),
+            repeats_prompt=i > 0,
         )
         for i in range(n)
     ]

@@ -111,7 +111,11 @@ class EngineCollector(Collector):
 
     def _tokens(self, stats: CoreStats) -> Iterator[Metric]:
         count = self._count
-        yield count("prompt_tokens", "Prompt tokens of ended requests.", stats.prompt_tokens)
+        yield count(
+            "prompt_tokens",
+            "Prompt tokens of ended requests; a prompt with several answers counts once.",
+            stats.prompt_tokens,
+        )
         yield count("generation_tokens", "Tokens that were generated.", stats.generated_tokens)
         yield count(
             "prefix_cache_queries", "Prompt tokens that were looked up.", stats.prompt_tokens

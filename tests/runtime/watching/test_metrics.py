@@ -58,6 +58,29 @@ def test_hits_and_misses_are_told_apart(watched: Watched) -> None:
     assert grown("agentkit_http_responses_total", route="/v1/chat/completions", status="200") == 2
 
 
+def test_a_prompt_with_several_answers_counts_once_as_in_its_usage(watched: Watched) -> None:
+    before = Numbers(watched)
+    body = {
+        "model": "scripted",
+        "messages": [{"role": "user", "content": "hello, all of you! " * 30}],
+        "n": 4,
+    }
+    answer = watched.client.post("/v1/chat/completions", json=body)
+    after = Numbers(watched)
+
+    usage = answer.json()["usage"]
+    hits = usage["prompt_tokens_details"]["cached_tokens"]
+    for names, wanted in (
+        (("vllm:prompt_tokens", "vllm:prefix_cache_queries"), usage["prompt_tokens"]),
+        (("vllm:prefix_cache_hits", "agentkit_cached_tokens"), hits),
+        (("vllm:generation_tokens",), usage["completion_tokens"]),
+        (("vllm:request_success",), 4),
+    ):
+        for name in names:
+            assert after(f"{name}_total") - before(f"{name}_total") == wanted, name
+    assert hits < usage["prompt_tokens"] / 4
+
+
 def test_what_a_router_reads_is_one_number_for_each_name(watched: Watched) -> None:
     """llm-d's endpoint picker takes the first sample of these."""
     numbers = Numbers(watched)
