@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.continuing import add_continued, add_given
@@ -58,9 +58,14 @@ class PromptBuilder:
         self.losses = TurnLosses()
 
     def build(
-        self, namespace: bytes, request: ChatRequest, *, add_generation_prompt: bool = True
+        self,
+        namespace: bytes,
+        request: ChatRequest,
+        *,
+        add_generation_prompt: bool = True,
+        runs: bool = False,
     ) -> Prompt:
-        """The prompt's ids.
+        """The prompt's ids. `runs` says that they will be computed: `compared` tells of those only.
 
         Raises:
             RequestRejected: no prompt can be made of the request; `field` says why.
@@ -86,13 +91,14 @@ class PromptBuilder:
         )
         told = GivenIds(places, written, self._tokenizer)
         prompt, kept = self._tokenised(namespace, request.tenant, written, known, told)
-        self._prompts.keep(keys[-1], kept)
+        self._prompts.keep(keys[-1], replace(kept, runs=runs))
         return prompt
 
     def compared(self, namespace: bytes, request: ChatRequest) -> tuple[tuple[int, ...], Prompt]:
-        """The ids of the prompt that this one begins with, as far as it is remembered; and this."""
+        """The ids of the prompt that ran and that this one begins with, as far as it is remembered;
+        and this."""
         plain = without_ids(request)
-        known = self._prompts.find(_keys(namespace, plain), plain.messages)
+        known = self._prompts.find(_keys(namespace, plain), plain.messages, that_ran=True)
         return (() if known is None else known.ids), self.build(namespace, request)
 
     def turn_of(self, namespace: bytes, request: ChatRequest, prompt: Prompt) -> None:

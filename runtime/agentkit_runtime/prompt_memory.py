@@ -10,7 +10,7 @@ nothing is taken over from there on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from agentkit_runtime.chat import ChatMessage
@@ -46,6 +46,8 @@ class KnownPrompt:
     cuts: tuple[Cut, ...]
     """Some of its cuts, rising."""
     ids: tuple[int, ...]
+    runs: bool = False
+    """Whether it was made to be computed, and not only to be counted or compared."""
 
     @property
     def weight(self) -> int:
@@ -96,20 +98,33 @@ class PromptMemory:
     def __len__(self) -> int:
         return len(self._known)
 
-    def find(self, keys: Sequence[int], messages: tuple[ChatMessage, ...]) -> KnownPrompt | None:
+    def find(
+        self,
+        keys: Sequence[int],
+        messages: tuple[ChatMessage, ...],
+        *,
+        that_ran: bool = False,
+    ) -> KnownPrompt | None:
         """The prompt of the most of these messages' first ones; None if none is known.
 
-        `keys` are the `prompt_keys` of the messages.
+        `keys` are the `prompt_keys` of the messages. With `that_ran` only what was made to be
+        computed is looked for.
         """
         for n in range(len(messages), 0, -1):
             known = self._known.get(keys[n])
+            if known is None or (that_ran and not known.runs):
+                continue
             # The key is a hash: only equality proves that these are the messages.
-            if known is not None and known.front.messages == messages[:n]:
+            if known.front.messages == messages[:n]:
                 return known
         return None
 
     def keep(self, key: int, prompt: KnownPrompt) -> None:
-        """Remember a prompt by the last of its keys."""
+        """Remember a prompt by the last of its keys. One that ran has run, whoever asks next."""
+        if not prompt.runs:
+            before = self._known.get(key)
+            if before is not None and before.runs and before.ids == prompt.ids:
+                prompt = replace(prompt, runs=True)
         self._known.put(key, prompt, prompt.weight)
 
 

@@ -282,7 +282,7 @@ class ChatService:
         tokenizer = self._loaded.tokenizer
         self._check_size(request)
         self._check_bias(request)
-        prompt = self._prompts.build(namespace, request)
+        prompt = self._prompts.build(namespace, request, runs=True)
         for warning in prompt.warnings:
             _log.warning("request %s: %s", request.request_id, warning)
         self._check_length(len(prompt.ids))

@@ -230,6 +230,33 @@ async def test_a_request_that_was_never_made_says_so(service: ChatService) -> No
     assert (report.place, report.role) == ("messages[0]", "system")
 
 
+async def test_asking_why_or_how_long_leaves_no_trace_in_later_answers(
+    service: ChatService,
+) -> None:
+    """It said "evicted" of what had been asked about before, and was never computed."""
+    request = asking("where?")
+    await service.marks.prompt_ids(request)
+    reports = [await service.prefixes.explain(request) for _ in range(2)]
+
+    assert [report.cause for report in reports] == ["never seen", "never seen"]
+
+
+async def test_what_ran_and_left_says_so_whoever_asked_about_it_since(
+    service: ChatService,
+) -> None:
+    await ask(service, asking("where?"))
+    await service.marks.prompt_ids(asking("where?"))
+    longer = dataclasses.replace(
+        asking("where?"),
+        messages=(*asking("where?").messages, ChatMessage(role="assistant", content="There.")),
+    )
+    await service.marks.prompt_ids(longer)  # a longer one that only was counted hides nothing
+    await service.prefixes.prune(ByTenant("t"))
+
+    reports = [await service.prefixes.explain(asked) for asked in (asking("where?"), longer)]
+    assert [report.cause for report in reports] == ["evicted", "evicted"]
+
+
 async def test_what_is_cached_says_so(service: ChatService) -> None:
     await ask(service, asking("where?"))
 
