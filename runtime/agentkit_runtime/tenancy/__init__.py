@@ -7,7 +7,7 @@ store_file     the SQLite file of it; records: its values
 live           the store as a running server sees it: changes count at once
 authenticator  credentials in headers -> `Caller`
 bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down
-gate           lets requests in by their tenant's terms
+estimate       what a request may cost; gate: lets requests in by their tenant's terms
 rate_headers   tells clients what is left, in the names of their API
 
 A tenant is what shares a radix tree root, limits and bills: a team, an application, a customer.

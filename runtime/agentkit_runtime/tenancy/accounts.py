@@ -29,6 +29,8 @@ class Account:
     tokens: Bucket | None = None
     n_running: int = 0
     """Answers that are being written."""
+    reserved: int = 0
+    """Tokens that requests under way may still cost: set aside, and not charged."""
     charged: int = 0
     """Of the engine's count of its tokens, what is charged already."""
 
@@ -96,7 +98,9 @@ class Accounts:
     def standing(self, tenant: str) -> Standing:
         """What the tenant has left."""
         account = self.of(tenant)
-        return Standing(requests=_level(account.requests), tokens=_level(account.tokens))
+        return Standing(
+            requests=_level(account.requests), tokens=_level(account.tokens, account.reserved)
+        )
 
     def _account(self, tenant: str) -> Account:
         if tenant not in self._accounts:
@@ -121,11 +125,11 @@ class Accounts:
         return bucket
 
 
-def _level(bucket: Bucket | None) -> Level | None:
+def _level(bucket: Bucket | None, reserved: int = 0) -> Level | None:
     if bucket is None:
         return None
     return Level(
         limit=bucket.per_minute,
-        remaining=max(0, int(bucket.level())),
-        reset_s=bucket.seconds_until(bucket.per_minute),
+        remaining=max(0, int(bucket.level() - reserved)),
+        reset_s=bucket.seconds_until(bucket.per_minute + reserved),
     )

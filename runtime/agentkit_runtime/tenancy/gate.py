@@ -1,4 +1,9 @@
-"""Lets a request in if its tenant's terms allow it."""
+"""Lets a request in if its tenant's terms allow it.
+
+Tokens are charged as they are computed, so what requests under way may still cost is set aside
+(`estimate`): a tenant that has anything left beside that may ask once more. So a lone request is
+let in whatever it may cost, and many at once exceed a limit by what one of them costs.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,11 @@ from typing import TYPE_CHECKING
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent
 from agentkit_runtime.tenancy.accounts import Account, Accounts
+from agentkit_runtime.tenancy.estimate import answer_tokens, prompt_tokens
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.tenancy.bucket import Bucket
 
 
 class TenantGate:
@@ -36,7 +43,8 @@ class TenantGate:
             _check_request(asked, account)
             self._check_budget(tenant, account)
             _check_concurrency(asked, account)
-            _check_rates(account)
+            _check_rate("requests", account.requests, reserved=0)
+            _check_rate("tokens", account.tokens, reserved=account.reserved)
         except ApiError as error:
             code = error.code or "invalid"
             self.refused[code] = self.refused.get(code, 0) + 1
@@ -44,11 +52,16 @@ class TenantGate:
         if account.requests is not None:
             account.requests.take(1)
         account.n_running += asked.n
-        return TenantTicket(account, asked.n)
+        return TenantTicket(account, asked)
 
     def _check_budget(self, tenant: str, account: Account) -> None:
         ledger, budget = self._accounts.ledger, account.terms.tokens_per_month
-        if budget is not None and ledger.total(tenant) >= budget:
+        if budget is None:
+            return
+        spent = ledger.total(tenant)
+        if spent < budget <= spent + account.reserved:
+            raise _in_use(f"the budget of {budget} tokens for {ledger.month()}")
+        if spent >= budget:
             raise ApiError(
                 f"the budget of {budget} tokens for {ledger.month()} is used up; ask the operator "
                 "for more, or wait for the next month",
@@ -59,21 +72,31 @@ class TenantGate:
 
 
 class TenantTicket:
-    """A request's place among those of its tenant."""
+    """A request's place among those of its tenant, and the tokens that are set aside for it."""
 
-    def __init__(self, account: Account, n: int) -> None:
+    def __init__(self, account: Account, asked: Asked) -> None:
         self._account = account
-        self._n = n
+        self._n = asked.n
+        self._prompt = self._answers = 0
+        """Tokens that are set aside."""
+        if account.tokens is not None or account.terms.tokens_per_month is not None:
+            self._prompt = prompt_tokens(asked.chat)
+            self._answers = asked.n * answer_tokens(asked.chat)
+        account.reserved += self._prompt + self._answers
 
     def opened(self) -> None:
         """Nothing: the request was counted when it came."""
 
     def event(self, index: int, event: ChatEvent) -> None:
-        """Nothing: the engine counts tokens."""
+        """The first one says that the prompt is computed, and charged."""
+        self._account.reserved -= self._prompt
+        self._prompt = 0
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Give the place back, and what is set aside."""
         self._account.n_running -= self._n
+        self._account.reserved -= self._prompt + self._answers
+        self._prompt = self._answers = 0
 
 
 def _check_request(asked: Asked, account: Account) -> None:
@@ -106,12 +129,27 @@ def _check_concurrency(asked: Asked, account: Account) -> None:
         )
 
 
-def _check_rates(account: Account) -> None:
-    for what, bucket in (("requests", account.requests), ("tokens", account.tokens)):
-        if bucket is not None and bucket.level() < 1.0:
-            raise ApiError(
-                f"the limit of {bucket.per_minute} {what} a minute is reached; slow down",
-                status=429,
-                code="rate_limit_exceeded",
-                retry_after_s=bucket.seconds_until(1.0),
-            )
+def _check_rate(what: str, bucket: Bucket | None, *, reserved: int) -> None:
+    if bucket is None:
+        return
+    level = bucket.level()
+    if level < 1.0:
+        raise ApiError(
+            f"the limit of {bucket.per_minute} {what} a minute is reached; slow down",
+            status=429,
+            code="rate_limit_exceeded",
+            retry_after_s=bucket.seconds_until(1.0),
+        )
+    if level - reserved < 1.0:
+        raise _in_use(f"the limit of {bucket.per_minute} {what} a minute")
+
+
+def _in_use(limit: str) -> ApiError:
+    """What is set aside is seldom used up: to come again soon is worth it."""
+    return ApiError(
+        f"{limit} may be used up by this tenant's requests that are under way; wait for one to "
+        "end, or ask for fewer tokens (max_tokens)",
+        status=429,
+        code="rate_limit_exceeded",
+        retry_after_s=1,
+    )
