@@ -4,9 +4,9 @@ Names and meanings are vLLM's (`vllm/v1/metrics`) and SGLang's (`sglang/srt/metr
 2026. llm-d's endpoint picker, for one, reads `vllm:num_requests_waiting`,
 `vllm:num_requests_running`, `vllm:kv_cache_usage_perc` and `vllm:cache_config_info`.
 
-One meaning is ours: a prompt with `n` above 1 counts once, as in the usage of its answer. vLLM counts
-it for each answer (`vllm:prompt_tokens_total`, `vllm:prefix_cache_hits_total`), whose hits are then
-mostly those of a prompt on itself; see vllm-project/vllm issue 56361.
+One meaning is ours: a prompt with `n` above 1 counts once, as in the usage of its answer. vLLM
+counts it for each answer (`vllm:prompt_tokens_total`, `vllm:prefix_cache_hits_total`), whose hits
+are then mostly those of a prompt on itself; see vllm-project/vllm issue 56361.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class EngineCollector(Collector):
         count = self._count
         yield count(
             "prompt_tokens",
-            "Prompt tokens of ended requests; a prompt with several answers counts once.",
+            "Of prompts of ended requests; one with several answers counts once.",
             stats.prompt_tokens,
         )
         yield count("generation_tokens", "Tokens that were generated.", stats.generated_tokens)

@@ -230,7 +230,7 @@ async def test_a_request_that_was_never_made_says_so(service: ChatService) -> No
     assert (report.place, report.role) == ("messages[0]", "system")
 
 
-async def test_asking_why_or_how_long_leaves_no_trace_in_later_answers(
+async def test_asking_why_or_how_long_it_is_leaves_no_trace(
     service: ChatService,
 ) -> None:
     """It said "evicted" of what had been asked about before, and was never computed."""
