@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from agentkit.errors import MissingExtra, ModelError, RequestRefused
 from agentkit.models.hosted.openai_common import retry_after_s
 from agentkit.models.hosted.sse import sse_events, transport_errors
+from agentkit.models.loop_clients import LoopClients
 from agentkit.models.own.tenant_keys import KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -38,10 +37,7 @@ class ServerClient:
         self._url = url
         self._label = label
         self._silence_s = silence_s
-        self._given = given
-        self._by_loop: WeakKeyDictionary[
-            asyncio.AbstractEventLoop, tuple[AsyncClient, AsyncGenerator[None, None]]
-        ] = WeakKeyDictionary()
+        self._clients = LoopClients(given, self._new, lambda client: client.aclose())
 
     async def events(
         self, path: str, body: bytes, headers: Mapping[str, str]
@@ -72,15 +68,13 @@ class ServerClient:
 
     async def aclose(self) -> None:
         """Close this loop's own connections. A client that was given stays open."""
-        found = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if found is not None:
-            await found[1].aclose()
+        await self._clients.aclose()
 
     @asynccontextmanager
     async def _sent(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[Response]:
-        client = await self._client()
+        client = await self._clients.get()
         timeouts, errors = transport_errors()
         try:
             async with client.stream(
@@ -104,17 +98,6 @@ class ServerClient:
                 "at this address?"
             ) from error
 
-    async def _client(self) -> AsyncClient:
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            client = self._new()
-            guard = _open(client.aclose)
-            self._by_loop[loop] = client, guard
-            await anext(guard)
-        return self._by_loop[loop][0]
-
     def _new(self) -> AsyncClient:
         try:
             from httpx2 import AsyncClient, Limits, Timeout
@@ -129,14 +112,6 @@ class ServerClient:
             timeout=Timeout(self._silence_s, connect=_CONNECT_S, pool=None),
             limits=Limits(max_connections=None, max_keepalive_connections=64),
         )
-
-
-async def _open(close: Callable[[], object]) -> AsyncGenerator[None, None]:
-    """Hold a client open. `asyncio.run` closes generators that have not ended, and so this one."""
-    try:
-        yield
-    finally:
-        await close()  # type: ignore[misc]
 
 
 def _refusal(label: str, response: Response, body: bytes) -> ModelError:

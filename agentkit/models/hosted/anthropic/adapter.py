@@ -164,6 +164,10 @@ class AnthropicAdapter:
             data = body.continued(reader.resume(), reader.container)
         raise ModelError(f"{self.label} paused one answer {_MAX_PAUSES} times without ending it")
 
+    async def aclose(self) -> None:
+        """Close this event loop's own client. One that was given stays open."""
+        await self._sender.aclose()
+
     async def touch(self, body: Body) -> ModelEvent | None:
         """Send the prefix again with `max_tokens: 0`; see `Adapter.touch`.
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from agentkit.errors import MissingExtra
 from agentkit.models.hosted.anthropic.errors import translate_error
 from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.sse import sse_events
+from agentkit.models.loop_clients import LoopClients
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from httpx2 import Response
-
-_Open: TypeAlias = "tuple[AsyncAnthropic, AsyncGenerator[None, None]]"
 
 _PATH = "/v1/messages"
 
@@ -28,19 +26,19 @@ _FROM_SDK = (TypeError, json.JSONDecodeError, UnicodeDecodeError)
 class Sender:
     """Posts requests once. Retries are the loop's, which can tell the user about them.
 
-    Without a client of the user's, each event loop gets its own, closed with the loop: connections
-    belong to the loop that opened them, and `run_sync` has a new loop every time.
+    Without a client of the user's, each event loop gets its own; see `LoopClients`.
     """
 
     def __init__(
         self, client: AsyncAnthropic | None, *, label: str, timeout_s: float | None
     ) -> None:
-        self._client = client
+        self._clients = LoopClients(
+            client, lambda: _new_client(label), lambda client: client.close()
+        )
         self._label = label
         self._timeout_s = timeout_s
         self.on_headers: OnHeaders | None = None
         """Hears the headers of each streamed response, also of one that refuses the request."""
-        self._own: dict[asyncio.AbstractEventLoop, _Open] = {}
 
     async def events(
         self, data: bytes, headers: Mapping[str, str]
@@ -51,7 +49,7 @@ class Sender:
             RequestRefused: the API can never take the request.
             ModelError: it failed.
         """
-        client = await self._found()
+        client = await self._clients.get()
         from anthropic import AnthropicError, APIStatusError, AsyncStream
         from httpx2 import HTTPError
 
@@ -90,7 +88,7 @@ class Sender:
             RequestRefused: the API can never take the request.
             ModelError: it failed.
         """
-        client = await self._found()
+        client = await self._clients.get()
         from anthropic import AnthropicError
 
         try:
@@ -101,6 +99,10 @@ class Sender:
             raise translate_error(error, self._label) from error
         return answer if isinstance(answer, Mapping) else {}
 
+    async def aclose(self) -> None:
+        """Close this event loop's own client. One that was given stays open."""
+        await self._clients.aclose()
+
     def _heard(self, headers: Mapping[str, str]) -> None:
         if self.on_headers is not None:
             self.on_headers(headers)
@@ -110,26 +112,6 @@ class Sender:
         if self._timeout_s is not None:
             options["timeout"] = self._timeout_s
         return options
-
-    async def _found(self) -> AsyncAnthropic:
-        if self._client is not None:
-            return self._client
-        loop = asyncio.get_running_loop()
-        if loop not in self._own:
-            client = _new_client(self._label)
-            self._own[loop] = client, self._held_open(client, loop)
-            await anext(self._own[loop][1])
-        return self._own[loop][0]
-
-    async def _held_open(
-        self, client: AsyncAnthropic, loop: asyncio.AbstractEventLoop
-    ) -> AsyncGenerator[None, None]:
-        """Wait to be closed: `asyncio.run` closes every generator that has not ended."""
-        try:
-            yield
-        finally:
-            self._own.pop(loop, None)
-            await client.close()
 
 
 def _reported(text: str, response: Response) -> Exception:

@@ -23,7 +23,7 @@ from agentkit.models.hosted.openai_chat.body import (
     lost_marks,
     steering_fields,
 )
-from agentkit.models.hosted.openai_chat.clients import ChatClients
+from agentkit.models.hosted.openai_chat.clients import new_client
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.hosts import HostPins
 from agentkit.models.hosted.openai_chat.layout import ChatLayout, lay_out
@@ -35,6 +35,7 @@ from agentkit.models.hosted.openai_chat.stream import ChunkReader
 from agentkit.models.hosted.openai_common import LostMarkWarning, send
 from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.wire import Body
+from agentkit.models.loop_clients import LoopClients
 from agentkit.warn import warn_user
 
 if TYPE_CHECKING:
@@ -71,7 +72,11 @@ class ChatAdapter:
         self.on_headers: OnHeaders | None = None
         """Hears the headers of each response; see `TellsHeaders`."""
         self._rules = wire_rules(profile, model)
-        self._clients = ChatClients(client, profile, self.label, base_url)
+        self._clients = LoopClients(
+            client,
+            lambda: new_client(self.label, profile, base_url),
+            lambda client: client.close(),
+        )
         self._encoder = Encoder(profile, self.label, takes_marks=self._rules.takes_marks)
         self._hosts = HostPins(now_s, self._rules.idle_s)
         self._refusals = Refusals(

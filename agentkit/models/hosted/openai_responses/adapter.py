@@ -21,7 +21,7 @@ from agentkit.models.hosted.openai_common import (
     send,
 )
 from agentkit.models.hosted.openai_responses.body import ResponsesBody, dropped_with, render
-from agentkit.models.hosted.openai_responses.clients import Clients
+from agentkit.models.hosted.openai_responses.clients import new_client
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout, Sheet, lay_out
 from agentkit.models.hosted.openai_responses.options import ResponsesOptions
@@ -30,6 +30,7 @@ from agentkit.models.hosted.openai_responses.steer import check_settings, identi
 from agentkit.models.hosted.openai_responses.stream import Translator
 from agentkit.models.hosted.rate_headers import OnHeaders
 from agentkit.models.hosted.wire import Body
+from agentkit.models.loop_clients import LoopClients
 from agentkit.warn import warn_user
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ class ResponsesAdapter:
     ) -> None:
         self._model = model
         self._options = options or ResponsesOptions()
-        self._clients = Clients(client, self.label, _KEY, self._options.base_url)
+        self._clients = LoopClients(
+            client,
+            lambda: new_client(self.label, _KEY, self._options.base_url),
+            lambda client: client.close(),
+        )
         self._encoder = Encoder(
             label=self.label,
             image_detail=self._options.image_detail,

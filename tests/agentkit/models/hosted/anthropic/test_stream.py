@@ -551,4 +551,4 @@ def test_each_event_loop_has_its_own_client(monkeypatch: pytest.MonkeyPatch) -> 
         for _ in range(2):
             turn = fold(asyncio.run(collect(adapter, ask(question()))))
             assert turn.message.text == "ok"
-            assert not adapter._sender._own, "closed with its loop"
+            assert not len(adapter._sender._clients), "closed with its loop"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -22,7 +21,7 @@ from agentkit.models.hosted.openai_common import (
     says_unknown,
 )
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
-from agentkit.models.hosted.openai_responses.clients import Clients, new_client
+from agentkit.models.hosted.openai_responses.clients import new_client
 from tests.agentkit.models.hosted.openai_responses.talk import (
     URL,
     adapter,
@@ -251,40 +250,3 @@ def test_without_a_key_the_variable_is_named(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
         new_client("openai:gpt-6-sol", "OPENAI_API_KEY")
-
-
-async def test_a_loop_has_one_client_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
-
-    first = await clients.get()
-    assert await clients.get() is first
-    await clients.aclose()
-
-    assert first.is_closed()
-    assert await clients.get() is not first
-    await clients.aclose()
-
-
-def test_every_event_loop_has_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    clients = Clients(None, "openai:gpt-6-sol", "OPENAI_API_KEY", "http://gateway/v1")
-
-    async def used() -> AsyncOpenAI:
-        return await clients.get()
-
-    first, second = asyncio.run(used()), asyncio.run(used())
-
-    assert first is not second
-    assert first.is_closed(), "it ends with its loop"
-    assert (str(first.base_url), first.max_retries) == ("http://gateway/v1/", 0)
-
-
-async def test_a_client_that_was_given_stays_open() -> None:
-    async with AsyncOpenAI(api_key="k") as given:
-        clients = Clients(given, "openai:gpt-6-sol", "OPENAI_API_KEY", None)
-        assert await clients.get() is given
-
-        await clients.aclose()
-
-        assert not given.is_closed()
