@@ -10,6 +10,8 @@ SHOWN_SPECIAL_TEXTS = frozenset(
     {
         *("[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", "<tool_call>", "</tool_call>"),
         *("<think>", "</think>", "[THINK]", "[/THINK]"),
+        *("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
+        *("<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"),
     }
 )
 """Control tokens that belong to a reply's text in vocabularies that have them: they tell tool calls

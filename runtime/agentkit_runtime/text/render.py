@@ -251,11 +251,9 @@ class Renderer:
         if not message.tool_calls:
             return message
         form = self.tool_format
-        calls = form.separator.join(
-            form.call_text(call.name, call.arguments) for call in message.tool_calls
-        )
+        calls = form.calls_text((call.name, call.arguments) for call in message.tool_calls)
         gap = form.gap if message.content else ""
-        content = f"{message.content}{gap}{form.opening}{calls}{form.closing}"
+        content = f"{message.content}{gap}{calls}"
         return ChatMessage(role="assistant", content=content)
 
     def _template_message(self, message: ChatMessage) -> Mapping[str, object]:

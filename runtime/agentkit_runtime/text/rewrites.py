@@ -135,7 +135,7 @@ def _samples(template: ChatTemplate) -> Iterator[tuple[RewriteKind, str, str]]:
             _TOOLS,
         )
         form = tool_format_for(template)
-        call = f"{form.opening}{form.call_text('probe', _ARGUMENTS)}{form.closing}"
+        call = form.calls_text([("probe", _ARGUMENTS)])
         yield from _turn(template, "call", asked, call, [_calling(), _result()], _TOOLS)
 
 

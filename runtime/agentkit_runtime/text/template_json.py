@@ -8,7 +8,10 @@ from collections.abc import Mapping
 
 
 class VerbatimJson:
-    """JSON text that `tojson` must not touch: the exact text that a model generated."""
+    """JSON text that `tojson` must not touch: the exact text that a model generated.
+
+    Texts can be put in front of it and behind it, as templates do that expect a string here.
+    """
 
     __slots__ = ("text",)
 
@@ -17,6 +20,12 @@ class VerbatimJson:
 
     def __str__(self) -> str:
         return self.text
+
+    def __add__(self, after: str) -> str:
+        return self.text + after
+
+    def __radd__(self, before: str) -> str:
+        return before + self.text
 
 
 def to_json(

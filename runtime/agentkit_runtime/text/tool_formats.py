@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from agentkit_runtime.text.template import ChatTemplate
 
-FormatName = Literal["hermes", "llama3", "mistral", "mistral_args"]
+FormatName = Literal["hermes", "llama3", "mistral", "mistral_args", "deepseek", "deepseek31"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,11 @@ class ToolFormat:
     def call_text(self, name: str, arguments: str) -> str:
         """One call. `arguments` is JSON text and is not changed."""
         return f"{self.before}{self.head(name)}{self.arguments_tag}{arguments}{self.tail}"
+
+    def calls_text(self, calls: Iterable[tuple[str, str]]) -> str:
+        """All calls of a message, each a name and its arguments as JSON text."""
+        written = self.separator.join(self.call_text(*call) for call in calls)
+        return f"{self.opening}{written}{self.closing}"
 
     @property
     def tail(self) -> str:
@@ -94,13 +99,46 @@ MISTRAL_ARGS = ToolFormat(
 """`[TOOL_CALLS]`, a name, `[ARGS]` and the arguments, for each call: Mistral's models since 2025
 (tokenizers v11 and v13), such as Mistral Small 3.2, Devstral and Magistral."""
 
+DEEPSEEK = ToolFormat(
+    name="deepseek",
+    arguments_key="arguments",
+    trigger="<｜tool▁calls▁begin｜>",
+    opening="<｜tool▁calls▁begin｜>",
+    before="<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+    arguments_tag="\n```json\n",
+    after="\n```<｜tool▁call▁end｜>",
+    separator="\n",
+    closing="<｜tool▁calls▁end｜>",
+)
+"""DeepSeek's marks around a name and a block of JSON: V3, R1 and the models distilled from it."""
+
+DEEPSEEK31 = ToolFormat(
+    name="deepseek31",
+    arguments_key="arguments",
+    trigger="<｜tool▁calls▁begin｜>",
+    opening="<｜tool▁calls▁begin｜>",
+    before="<｜tool▁call▁begin｜>",
+    arguments_tag="<｜tool▁sep｜>",
+    after="<｜tool▁call▁end｜>",
+    closing="<｜tool▁calls▁end｜>",
+)
+"""The same marks around a name and the bare arguments: DeepSeek since V3.1."""
+
 TOOL_FORMATS: Mapping[FormatName, ToolFormat] = MappingProxyType(
-    {tool_format.name: tool_format for tool_format in (HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS)}
+    {
+        tool_format.name: tool_format
+        for tool_format in (HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS, DEEPSEEK, DEEPSEEK31)
+    }
 )
 
 
 def tool_format_for(template: ChatTemplate) -> ToolFormat:
-    """The format in which a template replays calls; Hermes for templates that know no tools."""
+    """The format in which a template replays calls; Hermes for templates that know none.
+
+    DeepSeek's own templates know calls, but show no tools.
+    """
+    if DEEPSEEK.opening in template.source:
+        return DEEPSEEK if "```json" in template.source else DEEPSEEK31
     if not template.traits.supports_tools:
         return HERMES
     if "[TOOL_CALLS]" in template.source:

@@ -17,7 +17,7 @@ _INTRODUCTION = (
 def tools_section(tools: Sequence[ChatTool], tool_format: ToolFormat) -> str:
     """What is put behind the system message: the tools, one a line, and how to call them."""
     lines = "\n".join(tool_line(tool) for tool in tools)
-    example = tool_format.call_text("<function name>", "<arguments as a JSON object>")
+    example = tool_format.calls_text([("<function name>", "<arguments as a JSON object>")])
     return (
         f"{_INTRODUCTION}{lines}\n</tools>\n\n"
         f"To call a function, answer with exactly this form and nothing else:\n{example}"

@@ -15,6 +15,8 @@ from agentkit_runtime.text.json_extent import JsonExtent
 from agentkit_runtime.text.partial_match import SPACE, Part, PartialMatch, Pattern, literal, quoted
 from agentkit_runtime.text.reasoning import partial_end
 from agentkit_runtime.text.tool_formats import (
+    DEEPSEEK,
+    DEEPSEEK31,
     HERMES,
     LLAMA3,
     MISTRAL,
@@ -26,6 +28,8 @@ from agentkit_runtime.text.tool_formats import (
 )
 
 __all__ = [
+    "DEEPSEEK",
+    "DEEPSEEK31",
     "HERMES",
     "LLAMA3",
     "MISTRAL",
@@ -269,8 +273,40 @@ def _shape(name: FormatName) -> _Shape:
                 tails=(Pattern([]),),
                 has_json_names=False,
             )
+        case "deepseek":
+            tag = [SPACE, *literal("```json"), SPACE, _OBJECT]
+            block_end = [SPACE, *literal("```"), SPACE]
+            kind = Part("[a-z_]{1,32}", "[a-z_]{0,32}")
+            return _deepseek_shape([kind, *literal(_SEP), _line(), *tag], block_end)
+        case "deepseek31":
+            return _deepseek_shape([_line(), *literal(_SEP), SPACE, _OBJECT], [SPACE])
         case _:
             assert_never(name)
+
+
+_SEP = "<｜tool▁sep｜>"
+_OBJECT = Part(r"(?=\{)", "")
+"""Right in front of the arguments."""
+
+
+def _line() -> Part:
+    """A tool's name, up to a line's end or a mark."""
+    letters = r"[^<\x00-\x1f]"
+    return Part(
+        rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
+    )
+
+
+def _deepseek_shape(head: list[Part], block_end: list[Part]) -> _Shape:
+    begin = [SPACE, *literal("<｜tool▁call▁begin｜>"), *head]
+    return _Shape(
+        marker="<｜tool▁calls▁begin｜>",
+        first_head=Pattern(begin),
+        tails=(Pattern([*block_end, *literal("<｜tool▁call▁end｜>")]),),
+        next_head=Pattern(begin),
+        list_end=Pattern([SPACE, *literal("<｜tool▁calls▁end｜>")]),
+        has_json_names=False,
+    )
 
 
 def _head_parts() -> list[Part]:
@@ -279,7 +315,7 @@ def _head_parts() -> list[Part]:
     return [
         *[SPACE, *literal("{"), SPACE, *literal('"name"'), SPACE, *literal(":"), SPACE],
         *[*quoted("name", _MAX_NAME_CHARS), SPACE, *literal(","), SPACE],
-        *[*keys, SPACE, *literal(":"), SPACE, Part(r"(?=\{)", "")],
+        *[*keys, SPACE, *literal(":"), SPACE, _OBJECT],
     ]
 
 
@@ -294,7 +330,7 @@ def _tagged_head_parts() -> list[Part]:
     name = Part(
         rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
     )
-    return [SPACE, name, identified, *literal("[ARGS]"), SPACE, Part(r"(?=\{)", "")]
+    return [SPACE, name, identified, *literal("[ARGS]"), SPACE, _OBJECT]
 
 
 def _beginnings() -> str:

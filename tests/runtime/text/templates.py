@@ -84,3 +84,73 @@ REFORMATTING = """\
 {%- endfor %}
 """
 """Knows tools, but does not replay a call's arguments as they were."""
+
+R1 = """\
+{%- set ns = namespace(is_result=false) %}
+{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}
+{%- for tool in tools or [] %}{{- '\\n```json\\n' + (tool | tojson) + '\\n```' }}{%- endfor %}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<|im_start|>user:' + message.content + '<|im_start|>assistant:' }}
+    {%- elif message.role == 'assistant' %}
+        {%- if ns.is_result %}{{- '<｜tool▁outputs▁end｜>' }}{%- endif %}
+        {{- message.content.split('</think>')[-1] }}
+        {%- if message.tool_calls %}
+            {{- '<｜tool▁calls▁begin｜>' }}
+            {%- for call in message.tool_calls %}
+                {%- if not loop.first %}{{- '\\n' }}{%- endif %}
+                {{- '<｜tool▁call▁begin｜>' + call.type + '<｜tool▁sep｜>' + call.function.name }}
+                {{- '\\n```json\\n' + call.function.arguments + '\\n```<｜tool▁call▁end｜>' }}
+            {%- endfor %}
+            {{- '<｜tool▁calls▁end｜>' }}
+        {%- endif %}
+        {{- '<|im_end|>' }}
+    {%- elif message.role == 'tool' %}
+        {%- if not ns.is_result %}{{- '<｜tool▁outputs▁begin｜>' }}{%- endif %}
+        {{- '<｜tool▁output▁begin｜>' + message.content + '<｜tool▁output▁end｜>' }}
+    {%- endif %}
+    {%- set ns.is_result = message.role == 'tool' %}
+{%- endfor %}
+{%- if ns.is_result %}{{- '<｜tool▁outputs▁end｜>' }}{%- endif %}
+"""
+"""DeepSeek R1's calls, with arguments that are expected to be a string; shows tools."""
+
+V31 = (
+    R1.replace("\\n```json\\n' + (tool", "tool: ' + (tool")
+    .replace(" + '\\n```' }}", " }}")
+    .replace("{%- if not loop.first %}{{- '\\n' }}{%- endif %}", "")
+    .replace("call.type + '<｜tool▁sep｜>' + call.function.name", "call.function.name")
+    .replace("'\\n```json\\n' + call", "'<｜tool▁sep｜>' + call")
+    .replace("'\\n```<｜tool▁call▁end｜>'", "'<｜tool▁call▁end｜>'")
+)
+"""DeepSeek V3.1's calls."""
+
+DISTILLED = """\
+{%- set ns = namespace(is_result=false, is_later=false) %}
+{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<|im_start|>user:' + message.content }}
+    {%- elif message.role == 'assistant' and message.content is none %}
+        {%- for call in message.tool_calls %}
+            {{- '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + call.type + '<｜tool▁sep｜>' }}
+            {{- call.function.name + '\\n```json\\n' + call.function.arguments + '\\n```' }}
+            {{- '<｜tool▁call▁end｜><｜tool▁calls▁end｜>' }}
+        {%- endfor %}
+    {%- elif message.role == 'assistant' %}
+        {%- if ns.is_result %}
+            {{- '<｜tool▁outputs▁end｜>' + message.content + '<|im_end|>' }}
+        {%- else %}
+            {{- '<|im_start|>assistant:' + message.content.split('</think>')[-1] + '<|im_end|>' }}
+        {%- endif %}
+    {%- elif message.role == 'tool' %}
+        {%- if not ns.is_later %}{{- '<｜tool▁outputs▁begin｜>' }}{%- endif %}
+        {%- set ns.is_later = true %}
+        {{- '<｜tool▁output▁begin｜>' + message.content + '<｜tool▁output▁end｜>' }}
+    {%- endif %}
+    {%- set ns.is_result = message.role == 'tool' %}
+{%- endfor %}
+{%- if ns.is_result %}{{- '<｜tool▁outputs▁end｜>' }}
+{%- elif add_generation_prompt %}{{- '<|im_start|>assistant:<think>\\n' }}{%- endif %}
+"""
+"""DeepSeek's distilled models: shows no tools, and begins the reply's thinking."""

@@ -9,23 +9,14 @@ import json
 
 import pytest
 
-from agentkit_runtime.chat import (
-    ChatEvent,
-    ChatMessage,
-    ChatRequest,
-    ChatTool,
-    ChatToolCall,
-    ContentDelta,
-    ToolCallArguments,
-    ToolCallStart,
-)
+from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.toolcalls import ToolCallParser
-from agentkit_runtime.types import Grammar
 from tests.runtime.text import templates
+from tests.runtime.text.replaying import as_message, say
 
 READ = ChatTool(
     name="read_lines",
@@ -52,38 +43,6 @@ REPLIES = [
     '<tool_call>\n{"name": "read_lines", "arguments": {"path": "a"}}\n</tool_call>',
     "Just text, with <b>marks</b>\n\nand lines.",
 ]
-
-
-def say(tokenizer: Tokenizer, grammar: Grammar, text: str) -> list[int]:
-    """The ids of a model that says `text`; forced tokens must agree with it."""
-    wanted = tokenizer.encode(text)
-    said: list[int] = []
-    while len(said) < len(wanted):
-        said.append(wanted[len(said)])
-        grammar.accept(said[-1])
-        for forced in grammar.forced():
-            assert forced == wanted[len(said)], "the grammar forces another spelling"
-            grammar.accept(forced)
-            said.append(forced)
-    return said
-
-
-def as_message(events: list[ChatEvent]) -> ChatMessage:
-    """What an API client sends back."""
-    content, calls = "", list[ChatToolCall]()
-    for event in events:
-        match event:
-            case ContentDelta():
-                content += event.text
-            case ToolCallStart():
-                calls.append(ChatToolCall(id=event.id, name=event.name, arguments=""))
-            case ToolCallArguments():
-                last = calls[-1]
-                text = last.arguments + event.text
-                calls[-1] = ChatToolCall(id=last.id, name=last.name, arguments=text)
-            case _:
-                pytest.fail(f"unexpected event {event!r}")
-    return ChatMessage(role="assistant", content=content, tool_calls=tuple(calls))
 
 
 @pytest.mark.parametrize("source", ["bundled", "with tools of its own"])

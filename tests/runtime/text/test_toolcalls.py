@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from agentkit_runtime.chat import ChatEvent, ContentDelta, ToolCallArguments, ToolCallStart
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.toolcalls import (
+    DEEPSEEK,
+    DEEPSEEK31,
     HERMES,
     LLAMA3,
     MISTRAL,
@@ -27,6 +29,14 @@ Folded = tuple[str, list[tuple[str, str]]]
 A = '{"city": "Oslo", "n": [1, {"x": "}]{\\"\\\\"}]}'
 HERMES_A = f'<tool_call>\n{{"name": "weather", "arguments": {A}}}\n</tool_call>'
 HERMES_B = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+
+BEGIN, END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+FENCED_A = (
+    f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{A}\n```<｜tool▁call▁end｜>"
+)
+FENCED_B = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
+BARE_A = f"<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{A}<｜tool▁call▁end｜>"
+BARE_B = "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
 
 CASES: list[tuple[ToolFormat, str, Folded]] = [
     (HERMES, "", ("", [])),
@@ -102,6 +112,28 @@ CASES: list[tuple[ToolFormat, str, Folded]] = [
         '[TOOL_CALLS] [{"name": "f", "arguments": {}}; x',
         ("; x", [("f", "{}")]),
     ),
+    (DEEPSEEK, f"{BEGIN}{FENCED_A}{END}", ("", [("weather", A)])),
+    (
+        DEEPSEEK,
+        f"Let me see.{BEGIN}{FENCED_A}\n{FENCED_B}{END} so",
+        ("Let me see. so", [("weather", A), ("now", "{}")]),
+    ),
+    (DEEPSEEK, f"{BEGIN}\n{FENCED_B}{FENCED_B}\n{END}", ("", [("now", "{}"), ("now", "{}")])),
+    (DEEPSEEK, f"{BEGIN}{FENCED_B}", ("", [("now", "{}")])),
+    (DEEPSEEK, f"{BEGIN}{FENCED_B} so", (" so", [("now", "{}")])),
+    (DEEPSEEK, f"{BEGIN}{FENCED_A[:45]}", (f"{BEGIN}{FENCED_A[:45]}", [])),
+    (DEEPSEEK, f"{BEGIN}{FENCED_A.partition(A)[0]}{A[:16]}", ("", [("weather", A[:16])])),
+    (DEEPSEEK, f"{BEGIN}{BARE_A}{END}", (f"{BEGIN}{BARE_A}{END}", [])),
+    (DEEPSEEK, f"{BEGIN}nothing", (f"{BEGIN}nothing", [])),
+    (DEEPSEEK, "x <｜tool▁calls", ("x <｜tool▁calls", [])),
+    (DEEPSEEK31, f"{BEGIN}{BARE_A}{END}", ("", [("weather", A)])),
+    (
+        DEEPSEEK31,
+        f"Let me see.{BEGIN}{BARE_A}{BARE_B}{END}",
+        ("Let me see.", [("weather", A), ("now", "{}")]),
+    ),
+    (DEEPSEEK31, f"{BEGIN}{BARE_A.partition(A)[0]}{A[:3]}", ("", [("weather", A[:3])])),
+    (DEEPSEEK31, f"{BEGIN}{FENCED_A}{END}", (f"{BEGIN}{FENCED_A}{END}", [])),
 ]
 
 
@@ -167,6 +199,12 @@ FRAGMENTS = st.lists(
             "]",
             ", ",
             "<tool",
+            "<｜tool▁calls▁begin｜>",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n",
+            "<｜tool▁call▁begin｜>f<｜tool▁sep｜>",
+            "\n```<｜tool▁call▁end｜>",
+            "<｜tool▁call▁end｜>",
+            "<｜tool▁calls▁end｜>",
             "x",
         ]
     ),
@@ -211,9 +249,7 @@ def test_content_is_not_held_back_longer_than_it_must() -> None:
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS.values(), ids=lambda form: form.name)
 def test_what_a_format_writes_is_what_the_parser_reads(tool_format: ToolFormat) -> None:
     calls = [("weather", A), ('odd "name"', "{}")][: 2 if tool_format.allows_parallel else 1]
-    written = tool_format.separator.join(tool_format.call_text(*call) for call in calls)
-    text = f"{tool_format.opening}{written}{tool_format.closing}"
-    assert fold(parse(tool_format, [text])) == ("", calls)
+    assert fold(parse(tool_format, [tool_format.calls_text(calls)])) == ("", calls)
 
 
 def test_random_ids_are_unique() -> None:
@@ -232,6 +268,9 @@ def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None
     mistral = templates.QWEN.replace("<tool_call>\\n", "[TOOL_CALLS] [")
     assert tool_format_for(ChatTemplate(mistral)) is MISTRAL
     assert tool_format_for(ChatTemplate(mistral + "{#- [ARGS] #}")) is MISTRAL_ARGS
+    assert tool_format_for(ChatTemplate(templates.R1)) is DEEPSEEK
+    assert tool_format_for(ChatTemplate(templates.DISTILLED)) is DEEPSEEK
+    assert tool_format_for(ChatTemplate(templates.V31)) is DEEPSEEK31
 
 
 FORBIDDEN = [
@@ -242,6 +281,8 @@ FORBIDDEN = [
     (MISTRAL, '[TOOL_CALLS][{"name": "delete_all", "arguments": {}}]'),
     (MISTRAL, '[TOOL_CALLS]  [{"name": "delete_all", "arguments": {}}]'),
     (HERMES, '<tool_call> {"name": "delete_all", "arguments": {}}\n</tool_call>'),
+    (DEEPSEEK, f"{BEGIN}{FENCED_A}{END}"),
+    (DEEPSEEK31, f"{BEGIN}{BARE_A}{END}"),
 ]
 
 
