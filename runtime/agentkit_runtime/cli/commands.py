@@ -13,6 +13,7 @@ import typer
 from agentkit_runtime.cli import keep
 from agentkit_runtime.cli.bench import bench
 from agentkit_runtime.cli.keys import keys
+from agentkit_runtime.cli.limits import limits
 from agentkit_runtime.cli.plan import kv_plan
 from agentkit_runtime.cli.pull import pull
 from agentkit_runtime.cli.serve import serve
@@ -45,6 +46,7 @@ def root(
 
 app.command()(serve)
 app.command()(pull)
+keys.command()(limits)
 app.add_typer(keys, name="keys")
 
 

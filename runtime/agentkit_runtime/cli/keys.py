@@ -7,12 +7,13 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentkit_runtime.cli.failures import failures_as_exit_codes, say
 from agentkit_runtime.cli.serve_options import parsed
+from agentkit_runtime.spelling import nearest
 
 if TYPE_CHECKING:
     from agentkit_runtime.tenancy.records import KeyRecord, NewKey
@@ -21,8 +22,6 @@ keys = typer.Typer(
     help="API keys and limits of tenants. A running server sees each change at once.",
     no_args_is_help=True,
 )
-
-PriorityName = Literal["batch", "normal", "interactive"]
 
 
 class RoleName(enum.StrEnum):
@@ -84,6 +83,7 @@ def add(
 
     with failures_as_exit_codes(), KeyStore(store, create=True) as opened:
         now_s = time.time()
+        before = opened.snapshot().tenants()
         try:
             made = opened.add(
                 roles=frozenset(one.value for one in role),
@@ -95,6 +95,8 @@ def add(
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         _hand_over(made)
+    if tenant is not None and tenant not in before and (near := nearest(tenant, before)):
+        say(f"note: {tenant!r} is a new tenant; there is also {near!r}")
 
 
 @keys.command("list")
@@ -144,90 +146,6 @@ def rotate(
         made = opened.rotate(key_id, overlap_s=parse_duration(overlap), now_s=time.time())
         _hand_over(made)
         say(f"{key_id} ends in {overlap}")
-
-
-def _limit(help: str) -> Any:
-    return typer.Option(
-        help=help, callback=parsed(_count), show_default="as it is", metavar="N|none"
-    )
-
-
-def _count(text: str) -> int | None:
-    """A limit as it is written: a whole number, or none."""
-    if text == "none":
-        return None
-    if not text.isdecimal():
-        raise ValueError(f"a limit is a whole number, or none; got {text!r}")
-    return int(text)
-
-
-@keys.command()
-def limits(
-    store: Store,
-    tenant: Annotated[
-        str, typer.Argument(help="The tenant: all its keys together, also before it has one.")
-    ],
-    requests_per_minute: Annotated[str | None, _limit("Requests a minute.")] = None,
-    tokens_per_minute: Annotated[str | None, _limit("Computed tokens a minute.")] = None,
-    tokens_per_month: Annotated[str | None, _limit("Computed tokens a calendar month.")] = None,
-    concurrent_requests: Annotated[str | None, _limit("Answers at a time.")] = None,
-    max_tokens: Annotated[str | None, _limit("Generated tokens of an answer.")] = None,
-    pinned_tokens: Annotated[
-        str | None, _limit("Tokens in pins; none leaves it to the server's --pinned-tokens.")
-    ] = None,
-    weight: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of the model when several tenants wait; others have 1.",
-            show_default="as it is",
-        ),
-    ] = None,
-    max_priority: Annotated[
-        PriorityName | None,
-        typer.Option(help="Highest class of its requests.", show_default="as it is"),
-    ] = None,
-) -> None:
-    """Set limits of a tenant; those that are not named stay. Print all of them.
-
-    Computed tokens are prompt tokens that were not cached, and generated ones.
-    """
-    counts = {
-        "requests_per_minute": requests_per_minute,
-        "tokens_per_minute": tokens_per_minute,
-        "tokens_per_month": tokens_per_month,
-        "concurrent_requests": concurrent_requests,
-        "max_tokens": max_tokens,
-        "pinned_tokens": pinned_tokens,
-    }
-    changes: dict[str, object] = {
-        name: _count(text) for name, text in counts.items() if text is not None
-    }
-    others = {"weight": weight, "max_priority": max_priority}
-    changes |= {name: value for name, value in others.items() if value is not None}
-    for name, value in _changed_terms(store, tenant, changes).items():
-        typer.echo(f"{name:<20} {'none' if value is None else value}")
-
-
-def _changed_terms(path: Path, tenant: str, changes: dict[str, object]) -> dict[str, object]:
-    """A tenant's terms after these changes, and what it has spent."""
-    from pydantic import ValidationError
-
-    from agentkit_runtime.tenancy.store import KeyStore
-    from agentkit_runtime.tenancy.terms import Terms
-
-    with failures_as_exit_codes(), KeyStore(path) as opened:
-        try:
-            terms = opened.terms(tenant)
-            if changes:
-                terms = Terms.model_validate(terms.model_dump() | changes)
-                opened.set_terms(tenant, terms)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
-        spent = opened.spent(time.strftime("%Y-%m", time.gmtime())).get(tenant, 0)
-    return {**terms.model_dump(), "spent this month": spent}
 
 
 def _hand_over(made: NewKey) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from agentkit_runtime.spelling import did_you_mean, listed
+from agentkit_runtime.tenancy.store_file import NoSuchTenant
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
 
 if TYPE_CHECKING:
@@ -58,3 +60,17 @@ class Snapshot:
     def terms_of(self, tenant: str) -> Terms:
         """What a tenant may do."""
         return self.terms.get(tenant, UNLIMITED)
+
+    def tenants(self) -> frozenset[str]:
+        """All that have, or had, a key, or terms."""
+        with_keys = {key.tenant for key in self.keys.values() if key.tenant is not None}
+        return frozenset(with_keys | self.terms.keys())
+
+    def require_tenant(self, name: str) -> None:
+        """Raise NoSuchTenant for a name that is none of `tenants`."""
+        known = self.tenants()
+        if name not in known:
+            raise NoSuchTenant(
+                f"there is no tenant {name!r}{did_you_mean(name, known)} (there are: "
+                f"{listed(known)})"
+            )

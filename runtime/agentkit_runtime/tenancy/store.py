@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from agentkit_runtime.spelling import did_you_mean
 from agentkit_runtime.tenancy import key as keys
 from agentkit_runtime.tenancy.records import KeyRecord, NewKey, Snapshot
 from agentkit_runtime.tenancy.store_file import KeyStoreFault, StoreFile
@@ -142,10 +143,24 @@ class KeyStore(StoreFile):
     def _get(self, key_id: str) -> KeyRecord:
         row = self._db.execute(f"SELECT {_COLUMNS} FROM keys WHERE id = ?", (key_id,)).fetchone()
         if row is None:
-            raise KeyStoreFault(
-                f"there is no key {key_id!r} in {self.path}; `keys list` shows the ids"
-            )
+            raise KeyStoreFault(self._no_key(key_id))
         return _record(row)
+
+    def _no_key(self, named: str) -> str:
+        """What to say to somebody who named a key by something that is no id."""
+        known = [_record(row) for row in self._db.execute(f"SELECT {_COLUMNS} FROM keys")]
+        if named.startswith(keys.PREFIX):  # perhaps a whole key: not to be repeated
+            ids = [key.id for key in known if key.shown == keys.shown(named)]
+            what = f"keys are named by their ids, not by themselves{_or_meant(ids)}"
+        else:
+            ids = [key.id for key in known if key.name == named]
+            near = _or_meant(ids) or did_you_mean(named, [key.id for key in known])
+            what = f"there is no key {named!r} in {self.path}{near}"
+        return f"{what}; `keys list` shows the ids"
+
+
+def _or_meant(ids: Sequence[str]) -> str:
+    return f"; that is {' or '.join(ids)}" if ids else ""
 
 
 def _insert(

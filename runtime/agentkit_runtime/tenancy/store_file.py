@@ -46,6 +46,10 @@ class KeyStoreBusy(KeyStoreFault):
     """Somebody else writes to the store at this moment."""
 
 
+class NoSuchTenant(KeyStoreFault):
+    """The store knows no tenant of this name; the message has those that it knows."""
+
+
 class StoreFile:
     """An open file. For one thread at a time. Close it, or use it as a context manager."""
 

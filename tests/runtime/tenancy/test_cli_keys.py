@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from agentkit_runtime import cli
 from agentkit_runtime.api.caller import Role
 from agentkit_runtime.cli import keys as cli_keys
+from agentkit_runtime.cli import limits as cli_limits
 from agentkit_runtime.tenancy.key import digest, is_key, shown
 from agentkit_runtime.tenancy.store import KeyStore
 from agentkit_runtime.tenancy.terms import PriorityName, Terms
@@ -41,7 +42,7 @@ def add(*arguments: str) -> tuple[str, str]:
 
 def test_the_choices_are_those_of_the_server() -> None:
     assert {role.value for role in cli_keys.RoleName} == set(get_args(Role))
-    assert get_args(cli_keys.PriorityName) == get_args(PriorityName)
+    assert get_args(cli_limits.PriorityName) == get_args(PriorityName)
 
 
 def test_a_key_is_printed_once_and_alone_on_stdout(path: Path) -> None:
@@ -72,8 +73,8 @@ def test_a_key_can_have_both_roles(path: Path) -> None:
         (("add", "--role", "root"), "root"),
         (("add", "--tenant", "ann", "--expires", "soon"), "a duration is"),
         (("limits", "ann", "--max-tokens", "many"), "a limit is a whole number"),
-        (("limits", "ann", "--max-tokens", "0"), "max_tokens"),
-        (("limits", "ann", "--weight", "0"), "weight"),
+        (("limits", "ann", "--new", "--max-tokens", "0"), "max_tokens"),
+        (("limits", "ann", "--new", "--weight", "0"), "weight"),
         (("limits", "a b"), "a tenant's name"),
     ],
 )
@@ -117,9 +118,48 @@ def test_a_rotated_key_prints_its_successor(path: Path) -> None:
     assert states == ["expired", "active"]
 
 
+def test_limits_of_a_tenant_that_is_not_there_name_the_nearest(path: Path) -> None:
+    add("--tenant", "team-a")
+    add("--tenant", "billing")
+
+    done = run("limits", "teem-a", "--max-tokens", "5")
+
+    assert done.exit_code == 1
+    assert "no tenant 'teem-a'" in done.stderr
+    assert "did you mean 'team-a'? (there are: billing, team-a)" in done.stderr
+    assert "--new" in done.stderr
+    with KeyStore(path) as store:
+        assert store.snapshot().terms == {}
+    assert run("limits", "teem-a", "--max-tokens", "5", "--new").exit_code == 0
+    assert run("limits", "teem-a").exit_code == 0
+
+
+def test_a_new_tenant_that_is_called_like_another_is_remarked_upon(path: Path) -> None:
+    assert "note" not in run("add", "--tenant", "team-a").stderr
+    assert "note" not in run("add", "--tenant", "team-a").stderr
+    assert "note" not in run("add", "--tenant", "billing").stderr
+    done = run("add", "--tenant", "Team-A")
+    assert is_key(done.stdout.strip())
+    assert "note: 'Team-A' is a new tenant; there is also 'team-a'" in done.stderr
+
+
+def test_a_key_that_is_named_by_something_else_than_its_id_is_found(path: Path) -> None:
+    key_id, key = add("--tenant", "ann", "--name", "laptop")
+
+    by_name = run("revoke", "laptop")
+    by_itself = run("revoke", key)
+    misspelt = run("rotate", f"{key_id[:-1]}x")
+
+    assert [done.exit_code for done in (by_name, by_itself, misspelt)] == [1, 1, 1]
+    for done in (by_name, by_itself):
+        assert f"that is {key_id}" in done.stderr
+    assert f"did you mean '{key_id}'?" in misspelt.stderr
+    assert key not in by_itself.output
+
+
 def test_limits_that_are_not_named_stay(path: Path) -> None:
     with KeyStore(path, create=True):
-        run("limits", "ann", "--requests-per-minute", "5", "--max-priority", "batch")
+        run("limits", "ann", "--new", "--requests-per-minute", "5", "--max-priority", "batch")
         run("limits", "ann", "--weight", "2", "--pinned-tokens", "0")
         done = run("limits", "ann", "--requests-per-minute", "none")
 
