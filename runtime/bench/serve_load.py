@@ -124,11 +124,14 @@ async def ask(
     return Answer("".join(text), ttft_s or time.perf_counter() - began_s, usage)
 
 
-async def batch_stream(client: httpx2.AsyncClient, n: int, seen: Seen, ends_s: float) -> None:
-    """Conversations, one after the other, until `ends_s`."""
+async def batch_stream(
+    client: httpx2.AsyncClient, n: int, seen: Seen, ends_s: float, *, shared: bool = True
+) -> None:
+    """Conversations, one after the other, until `ends_s`; not `shared`: each about a new paper."""
     rng = random.Random(1000 + n)
     for number in range(1_000_000):
-        messages = [{"role": "system", "content": document(rng.randrange(N_DOCUMENTS))}]
+        paper = rng.randrange(N_DOCUMENTS) if shared else N_DOCUMENTS + 1000 * n + number
+        messages = [{"role": "system", "content": document(paper)}]
         for turn in range(TURNS):
             topic = " ".join(rng.choice(WORDS) for _ in range(12))
             messages.append({"role": "user", "content": f"Question {turn}: what of {topic}?"})
@@ -231,14 +234,14 @@ async def measure(server: ServeProcess, seconds: float, n_streams: int) -> Outco
         await asyncio.gather(*load)
         ended_s = time.perf_counter()
         with suppress(Refused):
-            await _idle_and_open(client)
+            await idle_and_open(client)
         recovered_s = time.perf_counter() - ended_s
         ended = kernel(server)
         after = await person(client, BASELINE_QUESTIONS, seen, every_s=0.0, first=5000)
     return Outcome(before, under, after, seen, settled, ended, recovered_s)
 
 
-async def _idle_and_open(client: httpx2.AsyncClient) -> None:
+async def idle_and_open(client: httpx2.AsyncClient) -> None:
     """Ask as the batch class until it is let in."""
     for _ in range(60):
         try:

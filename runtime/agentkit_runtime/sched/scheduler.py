@@ -163,13 +163,15 @@ class Scheduler:
     def stats(self) -> SchedulerStats:
         """Return a snapshot."""
         oldest = self.waiting.oldest()
+        followers = [s for s in self.waiting if follows(s)]
+        spared = sum(max(0, self.waiting.n_tokens_of(s) - (s.length - s.fork)) for s in followers)
         return SchedulerStats(
             waiting={priority: self.waiting.counts[priority] for priority in Priority},
-            waiting_tokens=self.waiting.n_tokens,
+            waiting_tokens=self.waiting.n_tokens - spared,
             computed=self._shares.computed,
             running=len(self.running),
             prefilling=len(self._lanes.prefills()),
-            following=sum(follows(s) for s in self.waiting),
+            following=len(followers),
             loading=len(self._loading),
             oldest_wait_s=0.0 if oldest is None else self._clock() - oldest.submitted_s,
             preemptions=self.n_preemptions,

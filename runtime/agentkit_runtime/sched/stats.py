@@ -15,8 +15,8 @@ class SchedulerStats:
     waiting: Mapping[Priority, int]
     """Sequences that wait, by class."""
     waiting_tokens: int = 0
-    """Their tokens that have to be computed, as far as was known when they came; what several of
-    them share counts for each."""
+    """Their tokens that have to be computed, as far as was known when they came, less what a
+    neighbour is computing for them."""
     computed: Mapping[str, int] = field(default_factory=dict)
     """Tokens computed for each tenant since start, whatever became of its requests; one that was
     away for long (among more than `shares.MAX_IDLE`) begins again at 0."""

@@ -52,6 +52,10 @@ class WaitingQueue:
         else:
             heapq.heappush(self._by_age, sequence.arrival)
 
+    def n_tokens_of(self, sequence: Sequence) -> int:
+        """What one that is here has to compute, as it was known when it came."""
+        return self._tokens[sequence.arrival]
+
     def remove(self, sequence: Sequence) -> None:
         """Take a sequence out; it must be here."""
         del self._members[sequence.arrival]

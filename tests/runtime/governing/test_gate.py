@@ -28,7 +28,9 @@ def stats(
     waiting_tokens: int = 0,
     oldest_wait_s: float = 0.0,
     computed: int = 0,
+    prefill: tuple[int, float, int] = (0, 0.0, 0),
 ) -> CoreStats:
+    """`prefill`: prompt tokens computed, seconds, for how many requests."""
     scheduler = SchedulerStats(
         waiting={}, waiting_tokens=waiting_tokens, running=0, prefilling=0, following=0, loading=0,
         oldest_wait_s=oldest_wait_s, preemptions=0, overtakes=0, late=0,
@@ -36,6 +38,7 @@ def stats(
     return CoreStats(
         running=0, waiting=waiting, total_slots=1000, free_slots=900 - held, cached_slots=100,
         steps=0, computed_tokens=computed, prompt_tokens=0, hit_tokens=0, preemptions=0,
+        prefill_tokens=prefill[0], prefill_s=prefill[1], cold_requests=prefill[2],
         scheduler=scheduler, attention=AttentionStats(),
     )  # fmt: skip
 
@@ -89,7 +92,7 @@ def refused(gate: PressureGate, asked: Asked) -> ApiError:
     [
         (849, 0.0, 0, None),
         (850, 0.0, 0, "KV slots are held"),
-        (0, 25.5, 0, "waited for long"),
+        (0, 25.5, 0, "wait for long"),
         (0, 0.0, 218, "requests wait"),
     ],
 )
@@ -109,6 +112,22 @@ def test_from_85_percent_on_batch_is_refused_and_the_others_go_on(
         assert cause in error.message
         assert error.headers == {"Retry-After": "1"}
         assert governed.refused == {"pressure": 1}
+
+
+def test_batch_is_refused_before_the_queue_is_old_when_it_is_long(
+    engine: Engine, clock: Clock
+) -> None:
+    # 500 tokens a second, 250 for each request so far; 30 s are bearable.
+    engine.now = stats(waiting=20, waiting_tokens=12_500, prefill=(5000, 10.0, 20))
+    governed = gate(engine, clock)
+
+    first = governed.enter(asked(Priority.BATCH))
+    assert governed.pressure().wait == pytest.approx(25.5 / 30)
+    error = refused(governed, asked(Priority.BATCH))
+    assert (error.code, "wait for long" in error.message) == ("pressure", True)
+    governed.enter(asked(Priority.INTERACTIVE)).leave()
+    first.leave()
+    governed.enter(asked(Priority.BATCH)).leave()
 
 
 def test_a_full_queue_refuses_everybody_also_by_those_on_their_way_to_it(

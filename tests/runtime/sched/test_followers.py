@@ -93,7 +93,8 @@ def test_a_follower_takes_over_when_its_leader_leaves(leave: object) -> None:
     leader = sim.add([*trunk, 1001], 2, deadline_s=50.0)
     followers = [sim.add([*trunk, 1002 + i], 2) for i in range(3)]
     sim.run(3)
-    assert sim.scheduler.stats().following == 3
+    waiting = sim.scheduler.stats()
+    assert (waiting.following, waiting.waiting_tokens) == (3, 3)
     leave(sim)  # type: ignore[operator]
     sim.step()
     assert sum(f.sequence.leader is leader.sequence for f in followers) == 0
