@@ -25,11 +25,12 @@ from agentkit.caching.policy import BlockKind
 from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.errors import RequestRefused
 from agentkit.models.hosted.anthropic.attachments import attachment_data, attachment_piece
-from agentkit.models.hosted.anthropic.calls import Calls, wire_input, wire_name
+from agentkit.models.hosted.anthropic.calls import MAX_NAME_CHARS, Calls, wire_input
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import later_tool_piece, text_data
 from agentkit.models.hosted.anthropic.pieces import Piece, dumps, mark_of, piece, spliced
 from agentkit.models.hosted.anthropic.vendor import added_fields, fields_of, is_thinking, kind_of
+from agentkit.models.hosted.call_ids import wire_name
 from agentkit.toolset.later import later_specs
 
 
@@ -114,7 +115,11 @@ def _call_piece(call: ToolCall, calls: Calls) -> Piece:
     return piece(
         BlockKind.PROGRAMMATIC_TOOL_USE if by_code else BlockKind.TOOL_USE,
         b'{"type":"tool_use","id":%b,"name":%b,"input":%b}'
-        % (dumps(calls.wire_id(call.id)), dumps(wire_name(call.name)), wire_input(call.arguments)),
+        % (
+            dumps(calls.wire_id(call.id)),
+            dumps(wire_name(call.name, max_chars=MAX_NAME_CHARS)),
+            wire_input(call.arguments),
+        ),
     )
 
 

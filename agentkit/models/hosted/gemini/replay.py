@@ -18,6 +18,7 @@ from agentkit.models.hosted.gemini.vendor import (
     signature_of,
     wants_signatures,
 )
+from agentkit.models.hosted.json_objects import is_json_object
 
 
 def assistant_parts(
@@ -52,13 +53,8 @@ def arguments_json(arguments: str) -> str:
 
     A model that wrote no object is told so by the result of its call; the API takes only objects.
     """
-    try:
-        value = json.loads(arguments, parse_constant=_no_constant)
-        json.dumps(value, ensure_ascii=False).encode()  # an escaped lone surrogate fails here
-        if isinstance(value, dict):
-            return arguments
-    except (ValueError, RecursionError):
-        pass
+    if is_json_object(arguments):
+        return arguments
     return f'{{"malformed_arguments":{_quoted(arguments)}}}'
 
 
@@ -96,7 +92,3 @@ def _object(*members: str) -> bytes:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

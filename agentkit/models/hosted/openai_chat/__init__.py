@@ -14,8 +14,8 @@ clients.py   the official client, for each event loop
 
 from __future__ import annotations
 
+from agentkit.models.hosted.call_ids import CallIdRule
 from agentkit.models.hosted.openai_chat.adapter import ChatAdapter
-from agentkit.models.hosted.openai_chat.ids import CallIdRule
 from agentkit.models.hosted.openai_chat.layout import ChatLayout
 from agentkit.models.hosted.openai_chat.learning import CacheUnreportedWarning
 from agentkit.models.hosted.openai_chat.options import ChatOptions

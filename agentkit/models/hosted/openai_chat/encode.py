@@ -27,9 +27,9 @@ from agentkit.caching.policy import BlockKind
 from agentkit.caching.request import Block, Role
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Segment
+from agentkit.models.hosted.call_ids import Renamed, wire_name
 from agentkit.models.hosted.openai_chat.attachments import can_show
 from agentkit.models.hosted.openai_chat.content import ContentForm
-from agentkit.models.hosted.openai_chat.ids import Renamed, wire_name
 from agentkit.models.hosted.openai_chat.pieces import (
     Encoded,
     Field,

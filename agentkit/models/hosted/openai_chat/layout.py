@@ -20,9 +20,9 @@ from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
 from agentkit.models.base import ModelRequest, Reuse, ToolName
+from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_chat.encode import Encoder
-from agentkit.models.hosted.openai_chat.ids import CallLog, Renamed
 from agentkit.models.hosted.openai_chat.options import ChatOptions
 from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece, compact_json
 from agentkit.models.hosted.openai_chat.profiles import Profile
@@ -104,7 +104,7 @@ class _Sheet:
 
 
 def _add_history(sheet: _Sheet, request: ModelRequest, encoder: Encoder, profile: Profile) -> None:
-    log, renamed = CallLog(profile.call_ids), _NOT_RENAMED
+    log, renamed = CallLog(profile.call_ids), NOT_RENAMED
     for index, segment in enumerate(request.context.segments):
         match segment.content:
             case SystemText() | ToolList() | Document():
@@ -127,9 +127,6 @@ def volatile_text(request: ModelRequest, profile: Profile) -> str:
     schema = compact_json(request.output_schema).decode()
     asked = f"Give your final answer as JSON alone, fitting this JSON schema: {schema}"
     return f"{said}\n\n{asked}" if said else asked
-
-
-_NOT_RENAMED: Renamed = ()
 
 
 def _index_of_tools(segments: Sequence[Segment]) -> int | None:

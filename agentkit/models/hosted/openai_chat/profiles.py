@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentkit.caching.policy import Provider, Ttl, UsageField
-from agentkit.models.hosted.openai_chat.ids import CallIdRule
+from agentkit.models.hosted.call_ids import CallIdRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,8 @@ from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.context import Document, Segment, SystemText
 from agentkit.context.segment import ToolList
 from agentkit.errors import RequestRefused
+from agentkit.models.hosted.call_ids import Renamed, wire_name
 from agentkit.models.hosted.openai_common import LostMarkWarning
-from agentkit.models.hosted.openai_responses.calls import Renamed, wire_name
 from agentkit.models.hosted.openai_responses.pieces import (
     LAST_PART,
     NEXT_PART,

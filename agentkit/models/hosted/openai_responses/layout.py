@@ -22,8 +22,9 @@ from agentkit.caching.request import (
 from agentkit.context import Segment, SystemPart, SystemText, Tier
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog, Renamed
 from agentkit.models.hosted.later import later_by_segment
-from agentkit.models.hosted.openai_responses.calls import NOT_RENAMED, CallLog, Renamed
+from agentkit.models.hosted.openai_responses.calls import CALL_IDS
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.pieces import Entries, Entry, Piece
 from agentkit.models.hosted.wire import Layout, WireBlock
@@ -140,7 +141,7 @@ class Sheet:
     ends: list[int] = field(default_factory=list)
     """Where earlier requests ended: before each reply."""
     organization_end: int = 0
-    calls: CallLog = field(default_factory=CallLog)
+    calls: CallLog = field(default_factory=lambda: CallLog(CALL_IDS))
     renamed: Renamed = NOT_RENAMED
 
     def copy(self) -> Sheet:
