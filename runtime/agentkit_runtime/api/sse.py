@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TypeVar
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 T = TypeVar("T")
@@ -88,6 +88,11 @@ async def answered(receive: Receive, work: Coroutine[object, object, Response]) 
         return await while_connected(receive, work)
     except ClientGone:
         return Response(status_code=CLIENT_GONE_STATUS)
+
+
+async def told(work: Coroutine[object, object, object]) -> Response:
+    """The document that `work` makes, as an answer: for `answered`."""
+    return JSONResponse(await work)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from agentkit_runtime.api.admin import bodies
 from agentkit_runtime.api.admin.actions import Actions
@@ -19,6 +19,7 @@ from agentkit_runtime.api.admin.wire import (
 )
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.site import Site, new_id
+from agentkit_runtime.api.sse import answered, told
 from agentkit_runtime.chat import ChatFinished
 
 
@@ -47,8 +48,12 @@ class OwnRoutes:
             ("/explain", "POST"): self.explain,
         }
 
-    async def prewarm(self, body: bodies.OwnPrewarm, request: Request) -> PrewarmedDocument:
-        """Compute what requests will share; no answer. Let in and counted like any request."""
+    async def prewarm(self, body: bodies.OwnPrewarm, request: Request) -> Response:
+        """Compute what requests will share; no answer. Let in and counted like any request, and
+        ended at once when the client disconnects."""
+        return await answered(request.receive, told(self._prewarmed(body, request)))
+
+    async def _prewarmed(self, body: bodies.OwnPrewarm, request: Request) -> PrewarmedDocument:
         tenant = require_user(request).tenant
         chat = self._actions.prefix(body, tenant)
         fill = dataclasses.replace(chat, sampling=dataclasses.replace(chat.sampling, max_tokens=0))

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from agentkit_runtime.api.admin import bodies, show
 from agentkit_runtime.api.admin.actions import Actions, unknown
@@ -24,7 +24,6 @@ from agentkit_runtime.api.admin.wire import (
     PhaseDocument,
     PinDocument,
     PinList,
-    PrewarmedDocument,
     PruneDocument,
     PublishedDocument,
     PublishedList,
@@ -35,6 +34,7 @@ from agentkit_runtime.api.admin.wire import (
 from agentkit_runtime.api.caller import caller_of, require_admin
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.site import Site
+from agentkit_runtime.api.sse import answered, told
 from agentkit_runtime.chat import DEFAULT_TENANT
 from agentkit_runtime.governing.lifecycle import Lifecycle
 from agentkit_runtime.kv.prune import ByTenant
@@ -47,7 +47,7 @@ Tenant = Annotated[str | None, Query(max_length=256, description="Only of this t
 WithText = Annotated[
     bool, Query(description="Show prompt text, of the key's own tenant; it is logged.")
 ]
-Handle = Annotated[str, Query()]
+Named = TypeVar("Named", str, str | None)
 
 
 def admin_routes(parts: AdminParts) -> Callable[[Site], APIRouter]:
@@ -123,13 +123,15 @@ class AdminRoutes:
         """The part of the tree that was used last."""
         if text:
             _require_text(request, tenant)
-        view = await self._steering.tree(limit=limit, depth=depth, tenant=tenant, with_tokens=text)
+        view = await self._steering.tree(
+            limit=limit, depth=depth, tenant=self._known(tenant), with_tokens=text
+        )
         tokenizer = self._site.service.tokenizer if text else None
         return await asyncio.to_thread(show.tree_document, view, tokenizer)
 
     async def sessions(self, limit: Limit = 300, tenant: Tenant = None) -> SessionList:
         """Sessions that are remembered; of each tenant the latest first."""
-        sessions = await self._steering.sessions(limit=limit, tenant=tenant)
+        sessions = await self._steering.sessions(limit=limit, tenant=self._known(tenant))
         return {"object": "list", "data": [show.session_document(one) for one in sessions]}
 
     async def explain(
@@ -138,22 +140,26 @@ class AdminRoutes:
         """Why a chat completion of a tenant would not be read from the cache."""
         if text:
             _require_text(request, body.tenant)
-        return await self._actions.explain(body, body.tenant, with_text=text)
+        return await self._actions.explain(body, self._known(body.tenant), with_text=text)
 
     # -- pins, published prefixes, pre-warming -------------------------------------------------
 
     async def pins(self, tenant: Tenant = None) -> PinList:
         """All pins, oldest first."""
-        return await self._actions.pins(tenant)
+        return await self._actions.pins(self._known(tenant))
 
-    async def add_pin(self, body: bodies.AddPin) -> PinDocument:
-        """Compute a prefix where it is not cached, and keep it."""
-        done = await self._actions.prewarm(body, body.tenant, pin=True)
+    async def add_pin(self, body: bodies.AddPin, request: Request) -> Response:
+        """Compute a prefix where it is not cached, and keep it. Ends when the client leaves."""
+        return await answered(request.receive, told(self._pinned(body)))
+
+    async def _pinned(self, body: bodies.AddPin) -> PinDocument:
+        done = await self._actions.prewarm(body, self._known(body.tenant), pin=True)
         assert done["pin"] is not None, "a pin was asked for"
         return done["pin"]
 
     async def pin_branch(self, body: bodies.PinBranch) -> PinDocument:
         """Keep the prefix that ends with a node of the tree; 409 where it is not there any more."""
+        self._known(body.tenant)
         pin = await self._steering.pin_branch(**body.model_dump())
         return show.pin_document(pin, pin.ttl_s)
 
@@ -169,10 +175,13 @@ class AdminRoutes:
             "data": [{"handle": one.handle, "tokens": one.tokens} for one in found],
         }
 
-    async def publish(self, body: bodies.Prefix) -> PublishedDocument:
+    async def publish(self, body: bodies.Prefix, request: Request) -> Response:
         """Let all tenants start from a prefix: nothing of it may be anybody's secret."""
-        request = self._actions.prefix(body, DEFAULT_TENANT)
-        done = await self._site.service.prefixes.publish(request)
+        return await answered(request.receive, told(self._publish(body)))
+
+    async def _publish(self, body: bodies.Prefix) -> PublishedDocument:
+        prefix = self._actions.prefix(body, DEFAULT_TENANT)
+        done = await self._site.service.prefixes.publish(prefix)
         return {"handle": done.handle, "tokens": done.tokens}
 
     async def unpublish(self, handle: str) -> Ended:
@@ -181,23 +190,27 @@ class AdminRoutes:
             raise unknown("prefix")
         return {"handle": handle, "ended": True}
 
-    async def prewarm(self, body: bodies.Prewarm) -> PrewarmedDocument:
-        """Compute what requests of a tenant will share; no answer."""
-        return await self._actions.prewarm(body, body.tenant, pin=body.pin)
+    async def prewarm(self, body: bodies.Prewarm, request: Request) -> Response:
+        """Compute what requests of a tenant will share; no answer. Ends when the client leaves."""
+        work = self._actions.prewarm(body, self._known(body.tenant), pin=body.pin)
+        return await answered(request.receive, told(work))
 
     # -- forgetting ----------------------------------------------------------------------------
 
     async def prune(self, body: bodies.AdminPrune) -> PruneDocument:
         """Forget what a selector names; with `dry_run` only say what that would be."""
+        if body.by not in ("pin", "namespace"):  # these name one whose tenant is not asked for
+            self._known(body.tenant)
         return await self._actions.prune(body, body.tenant)
 
     async def prune_branch(self, body: bodies.PruneBranch) -> PruneDocument:
         """Forget a node of the tree and all behind it; 409 where it is not there any more."""
+        self._known(body.tenant)
         return show.prune_document(await self._steering.prune_branch(**body.model_dump()))
 
     async def flush(self, body: bodies.Flush, request: Request) -> FlushDocument:
         """Forget all of a tenant, or all there is: what is cached, and stored responses."""
-        request.app.state.responses.forget(body.tenant)
+        request.app.state.responses.forget(self._known(body.tenant))
         if body.tenant is None:
             return {"freed_tokens": await self._steering.clear()}
         report = await self._site.service.prefixes.prune(ByTenant(body.tenant))
@@ -218,7 +231,7 @@ class AdminRoutes:
 
     async def hint(self, body: bodies.AdminHint) -> Done:
         """Tell the cache what is expected of a tenant."""
-        return await self._actions.hint(body, body.tenant)
+        return await self._actions.hint(body, self._known(body.tenant))
 
     async def drain(self, request: Request) -> PhaseDocument:
         """Let no new request in; those inside go on, and `inside` says how many they are."""
@@ -240,16 +253,31 @@ class AdminRoutes:
 
     async def config(self) -> ConfigDocument:
         """What can be changed while the server runs."""
-        return {"tenant_weights": await self._steering.tenant_weights()}
+        return {
+            "tenant_weights": await self._steering.tenant_weights(),
+            "kept": "process" if self._parts.tenants is None else "key_store",
+        }
 
     async def change_config(self, body: bodies.Config) -> ConfigDocument:
         """Change it; what is left out stays. Weights that are given replace all others."""
         if body.tenant_weights is not None:
-            try:
-                await self._steering.set_tenant_weights(body.tenant_weights)
-            except ValueError as error:
-                raise ApiError(str(error), param="tenant_weights") from None
+            if self._parts.tenants is not None:
+                await asyncio.to_thread(self._parts.tenants.set_weights, body.tenant_weights)
+            else:
+                await self._set_weights(body.tenant_weights)
         return await self.config()
+
+    async def _set_weights(self, weights: Mapping[str, float]) -> None:
+        try:
+            await self._steering.set_tenant_weights(weights)
+        except ValueError as error:
+            raise ApiError(str(error), param="tenant_weights") from None
+
+    def _known(self, tenant: Named) -> Named:
+        """A tenant that was named, or None. Raises `ApiError` (404) for a name that is nobody's."""
+        if tenant is not None and self._parts.tenants is not None:
+            self._parts.tenants.require(tenant)
+        return tenant
 
     def _lifecycle(self) -> Lifecycle:
         if self._parts.lifecycle is None:

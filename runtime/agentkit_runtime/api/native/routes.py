@@ -19,7 +19,7 @@ from agentkit_runtime.api.native.schema import body_schema
 from agentkit_runtime.api.openai.documented import FAILURES
 from agentkit_runtime.api.readable import require_readable
 from agentkit_runtime.api.site import Site, new_id
-from agentkit_runtime.api.sse import EventStream, event
+from agentkit_runtime.api.sse import EventStream, answered, event, told
 from agentkit_runtime.chat import ChatFinished
 from agentkit_runtime.wire_chat import (
     CHAT_PATH,
@@ -69,9 +69,14 @@ class NativeRoutes:
         answer = await self._site.open(request, asked.request, id=str(asked.request.request_id))
         return EventStream(_events(answer), on_close=answer.close)
 
-    async def warm(self, request: Request) -> WarmedDocument:
-        """Compute what requests will share; no answer. Let in and counted like any request."""
+    async def warm(self, request: Request) -> Response:
+        """Compute what requests will share; no answer. Let in and counted like any request, and
+        ended at once when the client disconnects."""
         asked = await self._asked(request, WarmBody)
+
+        return await answered(request.receive, told(self._warmed(request, asked)))
+
+    async def _warmed(self, request: Request, asked: WarmBody) -> WarmedDocument:
         front = dataclasses.replace(asked.request, tenant=require_user(request).tenant)
         sampling = dataclasses.replace(front.sampling, max_tokens=0)
         fill = dataclasses.replace(front, sampling=sampling)
