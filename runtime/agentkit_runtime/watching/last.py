@@ -6,46 +6,23 @@ left says what other tenants do.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Iterator
-from typing import TypedDict
+from collections.abc import Iterator, Mapping
+from typing import Final, TypedDict
 
-from agentkit_runtime.kv.ghosts import Cause
-from agentkit_runtime.watching.record import Outcome, RequestRecord
+from agentkit_runtime.watching.record import RequestRecord
+
+_FIELDS: Final = tuple(field.name for field in dataclasses.fields(RequestRecord))
 
 MAX_TENANTS = 1_024
 """Tenants whose requests are kept; those of the one that was quiet for longest go first."""
 
 
-class RequestRow(TypedDict):
-    """A request as JSON; see `RequestRecord`. Seconds are rounded to microseconds."""
-
-    number: int
-    """Counts up from 1 since the server's start."""
-    request_id: str
-    id: str
-    endpoint: str
-    tenant: str
-    key_id: str | None
-    session: str | None
-    priority: str
-    began_unix_s: float
-    outcome: Outcome
-    status: int
-    code: str | None
-    finish: list[str]
-    seconds: float
-    ttft_s: float | None
-    queue_s: float | None
-    prefill_s: float | None
-    decode_s: float | None
-    prompt_tokens: int
-    cached_tokens: int
-    restored_tokens: int
-    completion_tokens: int
-    missed: Cause | None
-    lost_tokens: int
+RequestRow = Mapping[str, object]
+"""The fields of a `RequestRecord` as JSON, seconds rounded to microseconds, and its `number`: it
+counts up from 1 since the server's start."""
 
 
 class RequestPage(TypedDict):
@@ -98,32 +75,19 @@ class _Line:
 
 
 def _row(number: int, record: RequestRecord) -> RequestRow:
-    return {
-        "number": number,
-        "request_id": record.request_id,
-        "id": record.id,
-        "endpoint": record.endpoint,
-        "tenant": record.tenant,
-        "key_id": record.key_id,
-        "session": record.session,
-        "priority": record.priority,
-        "began_unix_s": record.began_unix_s,
-        "outcome": record.outcome,
-        "status": record.status,
-        "code": record.code,
-        "finish": list(record.finish),
-        "seconds": round(record.seconds, 6),
-        "ttft_s": rounded(record.ttft_s),
-        "queue_s": rounded(record.queue_s),
-        "prefill_s": rounded(record.prefill_s),
-        "decode_s": rounded(record.decode_s),
-        "prompt_tokens": record.prompt_tokens,
-        "cached_tokens": record.cached_tokens,
-        "restored_tokens": record.restored_tokens,
-        "completion_tokens": record.completion_tokens,
-        "missed": record.missed,
-        "lost_tokens": record.lost_tokens,
-    }
+    # Not `asdict`, which copies deeply: the values are immutable.
+    fields = {name: _plain(getattr(record, name)) for name in _FIELDS}
+    return {"number": number, **fields}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case float():
+            return rounded(value)
+        case tuple():
+            return list(value)
+        case _:
+            return value
 
 
 def rounded(seconds: float | None) -> float | None:

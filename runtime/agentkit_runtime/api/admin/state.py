@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
 
 from agentkit_runtime.api.admin.parts import AdminParts
 from agentkit_runtime.api.admin.wire import (
@@ -53,7 +52,7 @@ def _pool(site: Site, stats: CoreStats) -> PoolDocument:
 
 
 def _tiers(stats: CoreStats) -> TiersDocument | None:
-    return None if stats.tiers is None else cast("TiersDocument", dataclasses.asdict(stats.tiers))
+    return None if stats.tiers is None else dataclasses.asdict(stats.tiers)
 
 
 def _scheduler(stats: CoreStats) -> SchedulerDocument:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from collections.abc import Mapping
+from typing import Literal, NotRequired, TypedDict
 
 
 class NodeDocument(TypedDict):
@@ -151,9 +152,13 @@ class PhaseDocument(TypedDict):
 
 
 class ConfigDocument(TypedDict):
-    """`GET` and `PATCH /admin/v1/config`: what can be changed while the server runs."""
+    """`GET` and `PATCH /admin/v1/config`: what can be changed while the server runs.
+
+    `kept` says where: `key_store` is for good, `process` until the server ends.
+    """
 
     tenant_weights: dict[str, float]
+    kept: Literal["key_store", "process"]
 
 
 class PoolDocument(TypedDict):
@@ -168,25 +173,8 @@ class PoolDocument(TypedDict):
     kv_dtype: str | None
 
 
-class TiersDocument(TypedDict):
-    """Host memory and disk behind the pool; see `kv.tiers.stats.TierStats`."""
-
-    host_blocks: int
-    host_bytes: int
-    host_max_bytes: int
-    disk_blocks: int
-    disk_bytes: int
-    saved: int
-    written: int
-    written_bytes: int
-    hits_host: int
-    hits_disk: int
-    misses: int
-    declined: int
-    skipped_cheap: int
-    skipped_busy: int
-    failures: int
-    restored_tokens: int
+TiersDocument = Mapping[str, int]
+"""Host memory and disk behind the pool: the fields of `kv.tiers.stats.TierStats`."""
 
 
 class WaitingDocument(TypedDict):
