@@ -5,6 +5,8 @@ not read. Either costs a client nothing and the server a file handle, or an answ
 
     headers that do not come     the connection is closed after `header_s`
     a client that does not read  it is cut off after `stall_s`, and its answer aborted
+    no next request              the connection is closed after `idle_s`: later than clients and
+                                 proxies let go of one, or they would send into its end
     a peer that is gone          found by the kernel's own probes within about `stall_s`
 
 Bodies that do not come are `body_limit`'s.
@@ -37,10 +39,14 @@ class Patience:
 
     header_s: float = 20.0
     stall_s: float = 60.0
+    idle_s: float = 75.0
+    """Between an answer and the next request. Pools of clients keep a connection for 5 to 15 s,
+    proxies mostly for 60."""
 
     def __post_init__(self) -> None:
         require_number("header_s", self.header_s, least=0.001)
         require_number("stall_s", self.stall_s, least=0.001)
+        require_number("idle_s", self.idle_s, least=0.001)
 
 
 def patient_protocol(patience: Patience) -> type[asyncio.Protocol]:
@@ -61,6 +67,7 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.timeout_keep_alive = self.limits.idle_s  # type: ignore[assignment]
         # Without a buffer of its own, what is not read is known at once. Not 0: transports of TLS
         # pause at the limit and not above it, and so would pause with nothing in the buffer.
         transport.set_write_buffer_limits(high=1)

@@ -116,6 +116,18 @@ def test_headers_that_do_not_come_close_the_connection(
                 pass
 
 
+def test_a_connection_without_a_next_request_is_closed_after_longer_than_pools_keep_one(
+    smollm2_text: tuple[Tokenizer, ChatTemplate],
+) -> None:
+    assert Patience().idle_s > 60, "a proxy would send into a connection's end"
+    with running(smollm2_text, patience=Patience(idle_s=0.05)) as run, run.connect() as client:
+        client.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        received = client.recv(4096)
+        assert received.startswith(b"HTTP/1.1 200")
+        while client.recv(4096):
+            pass
+
+
 def test_an_answer_may_take_longer_than_headers(
     smollm2_text: tuple[Tokenizer, ChatTemplate],
 ) -> None:
@@ -235,7 +247,7 @@ def test_a_second_signal_does_not_wait_for_answers(
             assert not run.thread.is_alive()
 
 
-@pytest.mark.parametrize("field", ["header_s", "stall_s"])
+@pytest.mark.parametrize("field", ["header_s", "stall_s", "idle_s"])
 def test_no_patience_at_all_is_refused(field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} must be at least"):
         Patience(**{field: 0.0})
