@@ -83,6 +83,7 @@ def assembled(
             lifecycle=lifecycle,
             pressure=pressure.pressure,
             rotate_key=rotate_key,
+            tenants=None if tenants is None else tenants.book,
         )
         gates: list[Gate] = [pressure] if tenants is None else [pressure, tenants.gate]
         app = create_app(

@@ -8,6 +8,7 @@ live           the store as a running server sees it: changes count at once
 authenticator  credentials in headers -> `Caller`
 bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down
 estimate       what a request may cost; gate: lets requests in by their tenant's terms
+book           tenants as operators name and change them while a server runs
 rate_headers   tells clients what is left, in the names of their API
 
 A tenant is what shares a radix tree root, limits and bills: a team, an application, a customer.

@@ -92,25 +92,31 @@ class KeyStore(StoreFile):
         """Set a tenant's terms; it need not have a key yet."""
         require_tenant_name(tenant)
         with self._changing() as db:
-            db.execute(
-                "INSERT INTO tenants VALUES (?, ?) "
-                "ON CONFLICT (name) DO UPDATE SET terms = excluded.terms",
-                (tenant, terms.model_dump_json(exclude_defaults=True)),
-            )
+            _write_terms(db, tenant, terms)
+
+    def set_weights(self, weights: Mapping[str, float]) -> None:
+        """Set the weights of these tenants, and those of all others to 1; all else stays.
+
+        Raises:
+            NoSuchTenant: one of them has neither keys nor terms.
+            ValidationError: a weight is out of bounds.
+        """
+        with self._changing() as db:
+            before = _snapshot(db)
+            for tenant in weights:
+                before.require_tenant(tenant)
+            for tenant in sorted(before.terms.keys() | weights.keys()):
+                terms = before.terms_of(tenant).model_dump() | {"weight": weights.get(tenant, 1.0)}
+                _write_terms(db, tenant, Terms.model_validate(terms))
 
     def snapshot(self) -> Snapshot:
         """Keys and terms, both of one moment."""
         with self._asked():
             self._db.execute("BEGIN")
             try:
-                found = self._db.execute(f"SELECT {_COLUMNS}, digest FROM keys").fetchall()
-                tenants = self._db.execute("SELECT name, terms FROM tenants").fetchall()
+                return _snapshot(self._db)
             finally:
                 self._db.execute("COMMIT")
-        return Snapshot(
-            keys={row[-1]: _record(row[:-1]) for row in found},
-            terms={name: Terms.model_validate_json(text) for name, text in tenants},
-        )
 
     def n_changes(self) -> int:
         """How often keys and terms were changed; what was used and spent changes neither."""
@@ -157,6 +163,22 @@ class KeyStore(StoreFile):
             near = _or_meant(ids) or did_you_mean(named, [key.id for key in known])
             what = f"there is no key {named!r} in {self.path}{near}"
         return f"{what}; `keys list` shows the ids"
+
+
+def _snapshot(db: sqlite3.Connection) -> Snapshot:
+    found = db.execute(f"SELECT {_COLUMNS}, digest FROM keys")
+    tenants = db.execute("SELECT name, terms FROM tenants")
+    return Snapshot(
+        keys={row[-1]: _record(row[:-1]) for row in found},
+        terms={name: Terms.model_validate_json(text) for name, text in tenants},
+    )
+
+
+def _write_terms(db: sqlite3.Connection, tenant: str, terms: Terms) -> None:
+    db.execute(
+        "INSERT INTO tenants VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET terms = excluded.terms",
+        (tenant, terms.model_dump_json(exclude_defaults=True)),
+    )
 
 
 def _or_meant(ids: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_runtime.tenancy.accounts import Accounts
 from agentkit_runtime.tenancy.authenticator import KeyAuthenticator
+from agentkit_runtime.tenancy.book import TenantBook
 from agentkit_runtime.tenancy.gate import TenantGate
 from agentkit_runtime.tenancy.ledger import Ledger
 from agentkit_runtime.tenancy.live import LiveStore
@@ -28,6 +29,8 @@ class Tenants:
     gate: TenantGate
     accounts: Accounts
     """For `RateHeaders`."""
+    book: TenantBook
+    """For operators."""
 
 
 @contextmanager
@@ -46,6 +49,7 @@ def tenants_of(path: Path, service: ChatService) -> Iterator[Tenants]:
                 authenticator=KeyAuthenticator(store, used=ledger.used),
                 gate=TenantGate(accounts),
                 accounts=accounts,
+                book=TenantBook(path, store),
             )
 
 

@@ -47,7 +47,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """A server with a scripted model and keys of an operator and of the tenant ann."""
+    """A server with a scripted model and keys of an operator and of the tenants ann and bob."""
 
     url: str
     keys: dict[str, str]
@@ -82,6 +82,7 @@ def shared_shop(smollm2_gguf: Path, tmp_path_factory: pytest.TempPathFactory) ->
     with KeyStore(store, create=True) as opened:
         made = {
             "ann": opened.add(roles=frozenset({"user"}), tenant="ann", now_s=0.0).key,
+            "bob": opened.add(roles=frozenset({"user"}), tenant="bob", now_s=0.0).key,
             "root": opened.add(roles=frozenset({"admin"}), tenant=None, now_s=0.0).key,
         }
     tokenizer, template = load_text(smollm2_gguf)
