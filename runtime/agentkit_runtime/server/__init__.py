@@ -2,6 +2,7 @@
 
 config   all that can be set, as one value
 access   who may reach the server: loopback, keys, origins, TLS
+certificate  follows the files of TLS while the server runs
 parts    the parts of a server put together: gates, keys, watchers, endpoints
 warm_up  the first request, before anybody's
 run      listens, loads, serves, drains

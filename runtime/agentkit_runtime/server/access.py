@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentkit_runtime.api.origins import is_loopback, require_origin
+from agentkit_runtime.server.certificate import Certificate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,26 +44,17 @@ class Access:
                 "everybody who can reach it may use it"
             )
 
-    def tls(self) -> ssl.SSLContext | None:
+    @contextmanager
+    def tls(self) -> Iterator[ssl.SSLContext | None]:
         """What connections are wrapped in: TLS 1.2 or newer; None without a certificate.
+
+        While the block runs the files are followed: new ones count for new connections.
 
         Raises:
             OSError: the files cannot be read, or do not belong together.
         """
         if self.tls_cert is None or self.tls_key is None:
-            return None
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        try:
-            context.load_cert_chain(self.tls_cert, self.tls_key, password=_no_password)
-        except OSError as error:  # an SSLError is one, too
-            raise OSError(
-                f"TLS cannot be served with {self.tls_cert} and {self.tls_key}: {error}; both are "
-                "PEM files, and the key is that of the certificate, without a password"
-            ) from error
-        return context
-
-
-def _no_password() -> str:
-    """Without this, OpenSSL would ask for one on the terminal, and a server would hang there."""
-    return ""
+            yield None
+            return
+        with Certificate(self.tls_cert, self.tls_key) as certificate:
+            yield certificate.context

@@ -56,10 +56,10 @@ def run(config: ServerConfig, say: Say) -> None:
 
     say = _logging(config.watch, say)
     _check_keys(config.access.keys, say)
-    tls = config.access.tls()
     lifecycle, starting = Lifecycle(), Starting()
     # Bound first: a taken port must not cost a model load.
     with (
+        config.access.tls() as tls,
         _listening_socket(config.host, config.port) as listener,
         publishing(config.routing) as publisher,
     ):

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import socket
 import ssl
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from ipaddress import ip_address
 from pathlib import Path
 
 import httpx2
@@ -22,6 +20,7 @@ from agentkit_runtime.server.parts import assembled
 from agentkit_runtime.server.run import _listening_socket, _running, _server, _url
 from agentkit_runtime.service import ChatService
 from tests.runtime.service.scripted import BOUND_S, Pace, Script, scripted_model, wait_until
+from tests.runtime.tenancy.certificates import write_certificate
 from tests.runtime.tenancy.house import ANSWERS, House, Text, ask, chat_body
 
 APP = "https://app.example.com"
@@ -47,8 +46,9 @@ def _client(service: ChatService, **options: object) -> Iterator[httpx2.Client]:
     host = str(options.pop("host", "127.0.0.1"))
     access = Access(**options)  # type: ignore[arg-type]
     config = ServerConfig(model="scripted", host=host, port=0, access=access)
-    lifecycle, tls = Lifecycle("ready"), access.tls()
+    lifecycle = Lifecycle("ready")
     with (
+        access.tls() as tls,
         assembled(service, config, lifecycle, model_ids=("scripted",)) as parts,
         _listening_socket("127.0.0.1", 0) as listener,
     ):
@@ -179,34 +179,8 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """PEM files of a certificate for 127.0.0.1 that signs itself, and of its key."""
-    x509 = pytest.importorskip("cryptography.x509")
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (folder / "cert.pem").write_bytes(made.public_bytes(pem))
-    (folder / "key.pem").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return folder / "cert.pem", folder / "key.pem"
+    """A self-signed one for 127.0.0.1."""
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 def test_it_speaks_tls_and_nothing_older_than_1_2(
@@ -228,9 +202,9 @@ def test_it_speaks_tls_and_nothing_older_than_1_2(
     new = ssl.create_default_context(cafile=str(certificate[0]))
     new.maximum_version = ssl.TLSVersion.TLSv1_2
     asyncio.run(_shake_hands(client, new))
-    context = Access(tls_cert=certificate[0], tls_key=certificate[1]).tls()
-    assert context is not None
-    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    with Access(tls_cert=certificate[0], tls_key=certificate[1]).tls() as context:
+        assert context is not None
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 async def _shake_hands(client: httpx2.Client, context: ssl.SSLContext) -> None:
@@ -243,8 +217,9 @@ def test_files_that_do_not_fit_are_named(certificate: tuple[Path, Path], tmp_pat
     cert, key = certificate
     (tmp_path / "nonsense.pem").write_text("nonsense")
     for pair in ((key, cert), (cert, tmp_path / "missing.pem"), (tmp_path / "nonsense.pem", key)):
-        with pytest.raises(OSError, match=f"with {pair[0]} and {pair[1]}"):
-            Access(tls_cert=pair[0], tls_key=pair[1]).tls()
+        access = Access(tls_cert=pair[0], tls_key=pair[1])
+        with pytest.raises(OSError, match=f"with {pair[0]} and {pair[1]}"), access.tls():
+            pass
 
 
 def test_a_certificate_needs_its_key(certificate: tuple[Path, Path]) -> None:

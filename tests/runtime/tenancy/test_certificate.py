@@ -1,0 +1,164 @@
+"""A certificate is replaced on disk while connections come: real handshakes over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentkit_runtime.server.certificate import Certificate
+from tests.runtime.service.scripted import BOUND_S, wait_until
+from tests.runtime.tenancy.certificates import write_certificate
+
+
+class Port:
+    """An asyncio server as uvicorn has one, in a thread: answers each line with itself."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.number = 0
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        self._thread.start()
+        assert self._ready.wait(BOUND_S)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join(BOUND_S)
+
+    async def _run(self) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        server = await asyncio.start_server(self._echo, "127.0.0.1", 0, ssl=self._context)
+        self.number = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        async with server:
+            await self._closing.wait()
+
+    async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):  # it leaves in whatever way
+            while line := await reader.readline():
+                writer.write(line)
+        writer.close()
+
+
+class Client:
+    """A connection; `serial` is that of the certificate it was shown."""
+
+    def __init__(self, port: Port, name: str | None, version: ssl.TLSVersion | None = None) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+        plain = socket.create_connection(("127.0.0.1", port.number), BOUND_S)
+        self.socket = context.wrap_socket(plain, server_hostname=name)
+
+    @property
+    def serial(self) -> object:
+        x509 = pytest.importorskip("cryptography.x509")
+        shown = self.socket.getpeercert(binary_form=True)
+        assert shown is not None
+        return x509.load_der_x509_certificate(shown).serial_number
+
+    def echo(self, text: bytes) -> bytes:
+        self.socket.sendall(text + b"\n")
+        return self.socket.recv(len(text))
+
+
+def serial(port: Port, name: str | None = None, version: ssl.TLSVersion | None = None) -> object:
+    client = Client(port, name, version)
+    with client.socket:
+        return client.serial
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    return write_certificate(tmp_path / "live", serial=1)
+
+
+def replace(files: tuple[Path, Path], tmp_path: Path, number: int) -> None:
+    for new, old in zip(write_certificate(tmp_path / "new", serial=number), files, strict=True):
+        shutil.copy(new, old)
+
+
+def test_new_connections_get_the_new_certificate_and_open_ones_go_on(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = Certificate(*files)
+    port = Port(certificate.context)
+    with port.open():
+        before = Client(port, "localhost")
+        replace(files, tmp_path, 2)
+        certificate.look()  # seen to be another
+        certificate.look()  # and the same once more
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            assert [serial(port, name, version) for name in ("localhost", None)] == [2, 2]
+        assert (before.serial, before.echo(b"still there")) == (1, b"still there")
+        before.socket.close()
+        replace(files, tmp_path, 3)
+        certificate.look()
+        certificate.look()
+        assert serial(port) == 3
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
+def test_what_is_still_being_written_is_not_read(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate whose key has not come yet, and then it comes."""
+    certificate = Certificate(*files)
+    port = Port(certificate.context)
+    new = write_certificate(tmp_path / "new", serial=2)
+    with port.open():
+        shutil.copy(new[0], files[0])
+        certificate.look()
+        shutil.copy(new[1], files[1])
+        certificate.look()
+        assert (serial(port), caplog.records) == (1, [])
+        certificate.look()
+        assert serial(port) == 2
+
+
+def test_files_that_do_not_work_leave_the_last_certificate_and_are_logged_once(
+    files: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate = Certificate(*files)
+    port = Port(certificate.context)
+    with port.open():
+        for break_them in (
+            lambda: files[0].write_text("nonsense"),
+            lambda: shutil.copy(write_certificate(tmp_path / "other", serial=9)[0], files[0]),
+            files[1].unlink,
+        ):
+            caplog.clear()
+            break_them()
+            for _ in range(4):
+                certificate.look()
+            assert serial(port) == 1
+            assert [record.levelname for record in caplog.records] == ["ERROR"]
+            assert str(files[0]) in caplog.text
+        replace(files, tmp_path, 2)
+        certificate.look()
+        certificate.look()
+        assert serial(port) == 2
+
+
+def test_the_files_are_looked_at_by_themselves_until_the_server_ends(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    certificate = Certificate(*files, look_s=0.01)
+    port = Port(certificate.context)
+    with certificate, port.open():
+        replace(files, tmp_path, 2)
+        wait_until(lambda: serial(port) == 2)
+    assert not certificate._thread.is_alive()
