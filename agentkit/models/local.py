@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
-from agentkit.blocks import File, Image
 from agentkit.errors import ConfigurationError, MissingExtra, ModelError, RequestRefused
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.engines import EngineRegistry, Options
+from agentkit.models.own.answers import translate
 from agentkit.models.own.encoding import encode as encode
-from agentkit.models.own.encoding import session_of, tenant_of, translate
 from agentkit.models.own.encoding import wire as wire
-from agentkit.models.own.hints import SUBAGENTS_WITHIN_S, warmed_usage
-from agentkit.models.waits import ToolWaits
-from agentkit.usage import Timing, Usage
-from agentkit_runtime.chat import DEFAULT_TENANT
+from agentkit.models.own.hints import warmed_usage
+from agentkit.models.own.model import OwnModel
+from agentkit.usage import Usage
 from agentkit_runtime.errors import RequestRejected, RuntimeFault
-from agentkit_runtime.kv.hints import Hint, LikelyNext, SessionDone, SessionWaits
-from agentkit_runtime.types import Priority
+from agentkit_runtime.kv.hints import Hint
 
 if TYPE_CHECKING:
-    from agentkit.caching.verdict import Verdict
     from agentkit_runtime.local import LocalRuntime
 
 
-class LocalModel:
+class LocalModel(OwnModel):
     """A model that our runtime runs in this process.
 
     All agents of the process that name the same model share one engine, and so one radix tree. The
@@ -54,11 +48,11 @@ class LocalModel:
         registry: EngineRegistry[LocalRuntime] | None = None,
         **options: str | int | float | bool | None,
     ) -> None:
+        super().__init__()
         _check_options(spec, options)
         self._spec = spec
         self._options = options
         self._registry = registry or engine_registry()
-        self._waits = ToolWaits()
 
     @property
     def label(self) -> str:
@@ -66,53 +60,14 @@ class LocalModel:
         return f"local:{self._spec}"
 
     @property
-    def siblings_start_together(self) -> bool:
-        """True: the runtime's scheduler computes a shared cold prefix once."""
-        return True
-
-    def shows(self, block: Image | File) -> bool:
-        """False: the bundled runtime reads text only."""
-        return False
-
-    @property
-    def costs_nothing(self) -> bool:
-        """True: this machine computes it."""
-        return True
-
-    @property
     def context_tokens(self) -> int | None:
         """The most tokens of a prompt and its answer; None until the engine is loaded."""
         runtime = self._registry.ready(self._spec)
         return None if runtime is None else runtime.context_tokens
 
-    @asynccontextmanager
-    async def kept_alive(
-        self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
-    ) -> AsyncIterator[None]:
-        """Tell the runtime that this run waits for its tools and will then go on.
-
-        Its prefix is then kept before ordinary ones. There is nothing to pay and no ping.
-        """
-        loop, tenant, agent = asyncio.get_running_loop(), tenant_of(request), request.agent
-        expected_s, begun_s = self._waits.expected_s(tenant, agent), loop.time()
-        self._advise(SessionWaits(session_of(request), expected_s, tenant))
-        try:
-            yield
-        finally:
-            self._waits.took(tenant, agent, loop.time() - begun_s)
-
-    def likely_next(self, agents: frozenset[str], tenant: str) -> None:
-        """Keep what runs of these agents begin with; see `TakesHints`."""
-        self._advise(LikelyNext(agents, SUBAGENTS_WITHIN_S, tenant or DEFAULT_TENANT))
-
-    def conversation_ended(self, request: ModelRequest) -> None:
-        """Let its tail be the first that is evicted; see `TakesHints`."""
-        self._advise(SessionDone(session_of(request), tenant_of(request)))
-
     async def warm(self, request: ModelRequest, *, keep_s: float | None) -> Usage:
         """Compute a front when nothing else waits, and pin it if it is to be kept; see `Warms`."""
-        # Without a session: a front is its agent's, which its tag says, and no conversation's.
-        front = replace(encode(request), session=None, priority=Priority.BATCH)
+        front = self._front(request)
         with self._failures():
             runtime = await self._registry.get(self._spec, self._options)
             pin = keep_s is not None
@@ -123,14 +78,14 @@ class LocalModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the runtime; see `Model.stream`."""
-        wanted = encode(request)
+        wanted = self._encoded(request)
         try:
             with self._failures():
                 runtime = await self._registry.get(self._spec, self._options)
                 async with aclosing(runtime.chat(wanted)) as events:
                     async for event in events:
-                        for translated in translate(event, self.label, remote=False):
-                            yield translated
+                        for said in translate(event, self.label, another_may_answer=False):
+                            yield said
         finally:
             if not request.reuse.again:
                 self.conversation_ended(request)
@@ -145,8 +100,9 @@ class LocalModel:
         except RuntimeFault as error:
             raise ModelError(f"{self.label} failed: {error}") from error
 
-    def _advise(self, hint: Hint) -> None:
-        """Hand a hint over without waiting for it; without an engine it is worth nothing."""
+    def _advise(self, hint: Hint, tenant: str) -> None:
+        """Hand a hint over, if there is an engine: without one it is worth nothing."""
+        del tenant  # the hint has it
         runtime = self._registry.ready(self._spec)
         if runtime is not None:
             runtime.advise(hint)

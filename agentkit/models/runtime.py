@@ -5,27 +5,25 @@ What `local:` models have in this process, over HTTP: the same requests, masks, 
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, cast
 
-from agentkit.blocks import File, Image
 from agentkit.errors import ConfigurationError, ModelError, RequestRefused
 from agentkit.events import ModelEnd, ModelEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.own.answers import translate
 from agentkit.models.own.client import ServerClient
-from agentkit.models.own.encoding import encode, session_of, translate
 from agentkit.models.own.hint_sender import HintSender
-from agentkit.models.own.hints import SUBAGENTS_WITHIN_S, warmed_usage
+from agentkit.models.own.hints import hint_json, warmed_usage
+from agentkit.models.own.model import OwnModel
 from agentkit.models.own.names import checked_url, label_of, priority_of
 from agentkit.models.own.tenant_keys import TenantKeys
-from agentkit.models.waits import ToolWaits
-from agentkit.usage import Timing, Usage
+from agentkit.usage import Usage
 from agentkit_runtime.chat import ChatRequest
-from agentkit_runtime.types import Priority
+from agentkit_runtime.kv.hints import Hint
 from agentkit_runtime.wire_chat import (
     CHAT_PATH,
     INFO_PATH,
@@ -42,10 +40,8 @@ from agentkit_runtime.wire_chat import (
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-    from agentkit.caching.verdict import Verdict
 
-
-class RuntimeModel:
+class RuntimeModel(OwnModel):
     """A model that an `agentkit-runtime serve` of ours serves.
 
     Usable from several event loops and threads. All agents that name the same model string are
@@ -82,6 +78,7 @@ class RuntimeModel:
         silence_s: float = 600.0,
         client: AsyncClient | None = None,
     ) -> None:
+        super().__init__()
         self._url = checked_url(url)
         self._model = model
         self._keys = TenantKeys(self.label, api_key, shares_cache=shares_cache)
@@ -93,7 +90,6 @@ class RuntimeModel:
                 )
         self._deadline_s = deadline_s
         self._client = ServerClient(self._url, label=self.label, silence_s=silence_s, given=client)
-        self._waits = ToolWaits()
         self._info: InfoDocument | None = None
         self._hints = HintSender(self._client, self._keys, label=self.label)
 
@@ -103,57 +99,14 @@ class RuntimeModel:
         return f"runtime:{self._url}" + (f"#{self._model}" if self._model else "")
 
     @property
-    def siblings_start_together(self) -> bool:
-        """True: the server's scheduler computes a shared cold prefix once."""
-        return True
-
-    def shows(self, block: Image | File) -> bool:
-        """False: the runtime reads text only."""
-        return False
-
-    @property
-    def costs_nothing(self) -> bool:
-        """True: nobody sends a bill for a server of one's own."""
-        return True
-
-    @property
     def context_tokens(self) -> int | None:
         """The most tokens of a prompt and its answer; None until the server has told it."""
         info = self._info
         return None if info is None else info["context_tokens"]
 
-    @asynccontextmanager
-    async def kept_alive(
-        self, request: ModelRequest, on_ping: Callable[[Usage, Timing, Verdict], None]
-    ) -> AsyncIterator[None]:
-        """Tell the server that this run waits for its tools and will then go on.
-
-        Its prefix is then kept before ordinary ones. There is nothing to pay and no ping.
-        """
-        loop, tenant, agent = asyncio.get_running_loop(), request.tenant, request.agent
-        expected_s, begun_s = self._waits.expected_s(tenant, agent), loop.time()
-        hint = {"kind": "waits", "session": label_of(session_of(request)), "seconds": expected_s}
-        self._advise(hint, tenant)
-        try:
-            yield
-        finally:
-            self._waits.took(tenant, agent, loop.time() - begun_s)
-
-    def likely_next(self, agents: frozenset[str], tenant: str) -> None:
-        """Keep what runs of these agents begin with; see `TakesHints`."""
-        tags = [label_of(agent) for agent in sorted(agents)][:64]
-        if tags:
-            hint = {"kind": "likely_next", "tags": tags, "seconds": SUBAGENTS_WITHIN_S}
-            self._advise(hint, tenant)
-
-    def conversation_ended(self, request: ModelRequest) -> None:
-        """Let its tail be the first that is evicted; see `TakesHints`."""
-        self._advise({"kind": "done", "session": label_of(session_of(request))}, request.tenant)
-
     async def warm(self, request: ModelRequest, *, keep_s: float | None) -> Usage:
         """Compute a front when nothing else waits, and pin it if it is to be kept; see `Warms`."""
-        # Without a session: a front is its agent's, which its tag says, and no conversation's.
-        front = replace(self._encoded(request), session=None, priority=Priority.BATCH)
+        front = self._front(request)
         pin = keep_s is not None
         body = warm_json(
             front,
@@ -201,7 +154,7 @@ class RuntimeModel:
             raise RequestRefused(f"{self.label} cannot be sent the request: {error}") from error
 
     def _encoded(self, request: ModelRequest) -> ChatRequest:
-        encoded = encode(request)
+        encoded = super()._encoded(request)
         return replace(
             encoded,
             session=label_of(encoded.session or ""),
@@ -215,7 +168,7 @@ class RuntimeModel:
             event = event_from_json(data)
         except WireError as error:
             raise ModelError(f"{self.label} sent {error}") from error
-        return [] if event is None else [*translate(event, self.label, remote=True)]
+        return [] if event is None else [*translate(event, self.label, another_may_answer=True)]
 
     async def _known(self, headers: Mapping[str, str]) -> None:
         """Learn what the server is, once."""
@@ -229,10 +182,10 @@ class RuntimeModel:
             )
         self._info = info
 
-    def _advise(self, hint: Mapping[str, object], tenant: str) -> None:
+    def _advise(self, hint: Hint, tenant: str) -> None:
         """Send a hint, if anybody has asked this server anything: else it is worth none."""
         if self._info is not None:
-            self._hints.send(hint, tenant)
+            self._hints.send(hint_json(hint), tenant)
 
     def __repr__(self) -> str:
         return f"RuntimeModel({self._url!r}, model={self._model!r})"

@@ -11,64 +11,76 @@ Most shared first:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
-from typing import Any, assert_never
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from agentkit.blocks import (
-    AssistantMessage,
-    File,
-    Image,
-    Message,
-    Text,
-    ToolMessage,
-    ToolResult,
-    ToolsMessage,
-    UserMessage,
-)
-from agentkit.context import Context, Document, SystemPart, SystemText
-from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import (
-    ModelEnd,
-    ModelEvent,
-    TextDelta,
-    ToolCallArguments,
-    ToolCallStarted,
-    UsageEvent,
-    VendorItemEvent,
-)
+from agentkit.context import Tier
 from agentkit.models.base import ModelRequest, Settings, ToolChoice, ToolName
-from agentkit.models.own.reply_ids import ids_json, ids_of
+from agentkit.models.hosted.begun import Begun
+from agentkit.models.own.messages import front_messages, history_messages
 from agentkit.toolset.provider_forms import schema_form
-from agentkit.usage import Timing, Usage
 from agentkit_runtime import chat
 from agentkit_runtime.chat import DEFAULT_TENANT
-from agentkit_runtime.types import RequestStats, SamplingParams
+from agentkit_runtime.types import SamplingParams
+
+
+class Encoder:
+    """Encodes requests. A longer context is encoded from where a shorter one ended.
+
+    Usable from several threads.
+    """
+
+    def __init__(self) -> None:
+        self._begun = Begun[_Encoded]()
+
+    def encode(self, request: ModelRequest) -> chat.ChatRequest:
+        """Return the runtime's form of a request. Pure: equal requests give equal results.
+
+        Raises:
+            RequestRefused: the context has an image or a file.
+        """
+        encoded, allowed = self._encoded(request), request.allowed_tools
+        volatile = request.context.volatile
+        said = (chat.ChatMessage(role="user", content=volatile),) if volatile else ()
+        return chat.ChatRequest(
+            messages=encoded.messages + said,
+            tools=encoded.tools,
+            tool_choice="none" if allowed == frozenset() else _choice(request.tool_choice),
+            allowed_tools=allowed,
+            loosens_tools=True,  # tools may be other people's
+            response_schema=request.output_schema,
+            sampling=_sampling(request.settings),
+            request_id=request.request_id,
+            tenant=tenant_of(request),
+            session=session_of(request),
+            tags=frozenset((request.agent,)),
+        )
+
+    def _encoded(self, request: ModelRequest) -> _Encoded:
+        key = (request.toolset.digest, *request.context.later_tools)
+        known, behind = self._begun.longest(request.context)
+        is_history = not behind or behind[0].tier is Tier.HISTORY  # the front is one piece
+        if known is None or known.tools_key != key or not is_history:
+            known, behind = _begin(request, key), request.context.segments
+        added = tuple(message for segment in behind for message in history_messages(segment))
+        encoded = replace(known, messages=known.messages + added)
+        self._begun.keep(request.context, encoded)
+        return encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Encoded:
+    """A context without its volatile text."""
+
+    tools_key: tuple[str, ...]
+    """Names the tools."""
+    tools: tuple[chat.ChatTool, ...]
+    messages: tuple[chat.ChatMessage, ...]
 
 
 def encode(request: ModelRequest) -> chat.ChatRequest:
-    """Return the runtime's form of a request. Pure: equal requests give equal results."""
-    allowed = request.allowed_tools
-    return chat.ChatRequest(
-        messages=tuple(_messages(request)),
-        tools=tuple(
-            chat.ChatTool(
-                name=spec.name,
-                description=spec.description,
-                parameters=schema_form(spec, "local").parameters,
-            )
-            for spec in request.shown_tools
-        ),
-        tool_choice="none" if allowed == frozenset() else _choice(request.tool_choice),
-        allowed_tools=allowed,
-        loosens_tools=True,  # tools may be other people's
-        response_schema=request.output_schema,
-        sampling=_sampling(request.settings),
-        request_id=request.request_id,
-        tenant=tenant_of(request),
-        session=session_of(request),
-        tags=frozenset((request.agent,)),
-    )
+    """Return the runtime's form of one request, as `Encoder.encode` does."""
+    return Encoder().encode(request)
 
 
 def tenant_of(request: ModelRequest) -> str:
@@ -116,78 +128,18 @@ def _line(value: object) -> bytes:
     return text.encode() + b"\n"
 
 
-def _messages(request: ModelRequest) -> Iterator[chat.ChatMessage]:
-    context, front = request.context, request.context.front
-    rules = _system_text(front, SystemPart.RULES)
-    if rules or request.shown_tools:
-        # Also without rules: the runtime puts the tools into the first system message, and text of
-        # one agent before them would keep its team from sharing them.
-        yield chat.ChatMessage(role="system", content=rules)
-    own = [_system_text(front, SystemPart.ROLE), _system_text(front, SystemPart.EXAMPLES)]
-    documents = [_document(item.content) for item in front if isinstance(item.content, Document)]
-    text = "\n\n".join(part for part in (*own, *documents) if part)
-    if text:
-        yield chat.ChatMessage(role="system", content=text)
-    for message in context.messages:
-        yield from _history(message)
-    if context.volatile:
-        yield chat.ChatMessage(role="user", content=context.volatile)
-
-
-def _system_text(front: Context, part: SystemPart) -> str:
-    contents = (segment.content for segment in front)
-    return "".join(
-        content.text
-        for content in contents
-        if isinstance(content, SystemText) and content.part is part
-    )
-
-
-def _document(document: Document) -> str:
-    uri = json.dumps(document.uri, ensure_ascii=False)
-    return f"<document uri={uri}>\n{document.text}\n</document>"
-
-
-def _history(message: Message) -> Iterator[chat.ChatMessage]:
-    match message:
-        case UserMessage():
-            _check_readable(block for block in message.blocks if not isinstance(block, Text))
-            yield chat.ChatMessage(role="user", content=message.text)
-        case AssistantMessage():
-            # Thinking of other vendors' models stays behind: ours would read it as an answer.
-            calls = tuple(
-                chat.ChatToolCall(id=call.id, name=call.name, arguments=call.arguments)
-                for call in message.calls
-            )
-            yield chat.ChatMessage(
-                role="assistant",
-                content=message.text,
-                tool_calls=calls,
-                token_ids=ids_of(message),
-            )
-        case ToolMessage():
-            for result in message.results:
-                _check_readable(result.attachments)
-                yield chat.ChatMessage(
-                    role="tool", content=_result_text(result), tool_call_id=result.call_id
-                )
-        case ToolsMessage():
-            return  # they are the last of the request's tools
-        case _:
-            assert_never(message)
-
-
-def _check_readable(attachments: Iterable[Image | File]) -> None:
-    for attachment in attachments:
-        raise RequestRefused(
-            f"the bundled runtime reads text only, but the context has a {attachment.kind} "
-            f"({attachment.media_type}); describe it as text, or use a model that can see"
+def _begin(request: ModelRequest, key: tuple[str, ...]) -> _Encoded:
+    """Return the tools of a request and what its prompt begins with."""
+    tools = tuple(
+        chat.ChatTool(
+            name=spec.name,
+            description=spec.description,
+            parameters=schema_form(spec, "local").parameters,
         )
-
-
-def _result_text(result: ToolResult) -> str:
-    # The runtime's messages have no error flag, so the text must say it.
-    return f"Error: {result.content}" if result.is_error else result.content
+        for spec in request.shown_tools
+    )
+    messages = tuple(front_messages(request.context.front, has_tools=bool(tools)))
+    return _Encoded(tools_key=key, tools=tools, messages=messages)
 
 
 def _choice(choice: ToolChoice) -> chat.ToolChoice:
@@ -202,49 +154,4 @@ def _sampling(settings: Settings) -> SamplingParams:
         seed=settings.seed,
         max_tokens=settings.max_tokens,
         stop=settings.stop,
-    )
-
-
-def translate(event: chat.ChatEvent, label: str, *, remote: bool) -> Iterator[ModelEvent]:
-    """Return what an event of the runtime says in the framework's words.
-
-    Of a `remote` server the ids of an answer are kept with its message, for the requests that
-    follow; and an answer that it gave up (it stops, for example) is worth asking for again.
-
-    Raises:
-        ModelError: the event says that the request failed.
-    """
-    match event:
-        case chat.ContentDelta():
-            yield TextDelta(event.text)
-        case chat.ReasoningDelta():
-            pass  # not asked for: thinking is told as text here
-        case chat.ToolCallStart():
-            yield ToolCallStarted(index=event.index, id=event.id, name=event.name)
-        case chat.ToolCallArguments():
-            yield ToolCallArguments(index=event.index, text=event.text)
-        case chat.ChatFinished():
-            yield _usage(event.stats)
-            if event.reason == "abort" or event.reason == "error":
-                raise ModelError(
-                    f"the engine of {label} ended the request: {event.error or event.reason}",
-                    retryable=remote and event.reason == "abort",
-                )
-            if remote and event.token_ids:
-                yield VendorItemEvent(source=label, data=ids_json(event.token_ids))
-            yield ModelEnd(event.reason)
-        case _:
-            assert_never(event)
-
-
-def _usage(stats: RequestStats) -> UsageEvent:
-    return UsageEvent(
-        usage=Usage(
-            input_tokens=stats.prompt_tokens,
-            cache_read_tokens=stats.cached_tokens,
-            # The runtime keeps whatever it computes in its tree.
-            cache_write_tokens=stats.prompt_tokens - stats.cached_tokens,
-            output_tokens=stats.completion_tokens,
-        ),
-        timing=Timing(ttft_s=stats.ttft_s, total_s=stats.total_s),
     )

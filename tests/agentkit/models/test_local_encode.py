@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 
@@ -15,6 +16,7 @@ from agentkit.blocks import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    ToolsMessage,
     UserMessage,
 )
 from agentkit.context import Context, Document, SystemPart, SystemText, ToolList
@@ -22,6 +24,7 @@ from agentkit.context.segment import Content
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Settings, ToolName
 from agentkit.models.local import encode, wire
+from agentkit.models.own.encoding import Encoder
 from agentkit.testing import assert_extends
 from agentkit.toolset import Toolset, tool
 from agentkit_runtime import chat
@@ -32,6 +35,12 @@ from agentkit_runtime.types import SamplingParams
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+@tool
+def subtract(a: int, b: int) -> int:
+    """Subtract."""
+    return a - b
 
 
 TOOLSET = Toolset([add])
@@ -49,6 +58,7 @@ HISTORY: tuple[Content, ...] = (
     AssistantMessage((ToolCall(id="c2", name="sub", arguments="{}"),)),
     ToolMessage((ToolResult(call_id="c2", name="sub", content="no such tool", is_error=True),)),
 )
+ADDED = (ToolsMessage((subtract.spec.bytes.decode(),)),)
 
 
 def request(context: Context, toolset: Toolset = TOOLSET, /, **changes: object) -> ModelRequest:
@@ -163,3 +173,54 @@ def test_what_the_runtime_cannot_read_is_refused_and_never_left_out(message: Use
 
     with pytest.raises(RequestRefused, match="reads text only"):
         encode(request)
+
+
+# -- what was encoded before is not encoded again --------------------------------------------------
+
+
+def test_a_longer_context_has_the_very_messages_of_the_shorter_one() -> None:
+    encoder, context = Encoder(), Context(*FRONT, *HISTORY[:3])
+    before = encoder.encode(request(context.with_volatile("now")))
+
+    after = encoder.encode(request(context.append(*HISTORY[3:])))
+
+    assert len(after.messages) == len(before.messages) + 1  # two more, and no volatile text
+    for earlier, later in zip(before.messages[:-1], after.messages, strict=False):
+        assert later is earlier
+    assert after.tools is before.tools
+
+
+def test_what_an_encoder_has_seen_changes_nothing() -> None:
+    """Forks, edits, volatile text, warm-ups, tools that come or go: as if encoded alone."""
+    encoder, rng, other = Encoder(), random.Random(7), Toolset([add, subtract])
+    fronts = [FRONT[:1], FRONT[:2], FRONT[:3], FRONT, FRONT[2:], ()]
+    fronts += [(*FRONT, Document(uri="b", text="two")), (RULES, ROLE)]
+    asked = list[ModelRequest]()
+    for _ in range(300):
+        context = Context(*rng.choice(fronts))
+        if asked and rng.random() < 0.6:  # a fork of an earlier one
+            context = rng.choice(asked).context.fork()
+        for _ in range(rng.randrange(3)):
+            parts = [HISTORY[:1], HISTORY[1:3], HISTORY[3:]]
+            parts += [] if context.later_tools else [ADDED]  # they come once
+            context = context.append(*rng.choice(parts))
+        toolset = rng.choice([TOOLSET, other, Toolset()])
+        volatile = rng.choice([None, "now"])
+        asked.append(request(context.with_volatile(volatile), toolset))
+
+        assert encoder.encode(asked[-1]) == encode(asked[-1])
+        assert encoder.encode(asked[-1]) == encode(asked[-1])
+    assert len({each.context.digest for each in asked}) > 50
+
+
+def test_what_was_refused_is_refused_again_and_hinders_nothing() -> None:
+    encoder, image = Encoder(), UserMessage.of(Image.of_bytes(b"png", "image/png"))
+    context = Context(*FRONT, *HISTORY)
+    encoder.encode(request(context))
+
+    for _ in range(2):
+        with pytest.raises(RequestRefused, match="reads text only"):
+            encoder.encode(request(context.append(image)))
+
+    longer = request(context.append(UserMessage.of("Go on.")))
+    assert encoder.encode(longer) == encode(longer)
