@@ -29,6 +29,11 @@ CONNECT_S = 10.0
 class ServerFault(RuntimeFault):
     """A server is not there, or said no. The message names it and what to do."""
 
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        """`code` is `error.code` of the server's answer."""
+        super().__init__(message)
+        self.code = code
+
 
 class AdminClient:
     """Talks to one server. Not thread-safe; close it, or use it as a context manager.
@@ -102,6 +107,14 @@ class AdminClient:
         found: list[Document] = self._call("GET", path, query=query)["data"]
         return found
 
+    def sessions(self, *, limit: int = 300) -> list[Document]:
+        """Sessions of the tenant that was named, the latest first; with an admin's key only."""
+        query: dict[str, str | int] = {"limit": limit}
+        if self._tenant is not None:
+            query["tenant"] = self._tenant
+        found: list[Document] = self._call("GET", "/admin/v1/sessions", query=query)["data"]
+        return found
+
     # -- changing ------------------------------------------------------------------------------
 
     def prewarm(self, prefix: Mapping[str, object], **pin: object) -> Document:
@@ -140,7 +153,9 @@ class AdminClient:
             raise unreachable(self.url, error) from error
         if answer.is_success:
             return self._document(answer)
-        raise ServerFault(_refusal(self.url, answer.status_code, _message(answer)))
+        raise ServerFault(
+            _refusal(self.url, answer.status_code, _message(answer)), code=_code(answer)
+        )
 
     def _document(self, answer: httpx2.Response) -> Document:
         try:
@@ -221,3 +236,10 @@ def _message(answer: httpx2.Response) -> str:
     except (ValueError, LookupError, TypeError, AttributeError):
         return answer.reason_phrase
     return said if param is None or param in said else f"{param}: {said}"
+
+
+def _code(answer: httpx2.Response) -> str | None:
+    try:
+        return str(answer.json()["error"]["code"])
+    except (ValueError, LookupError, TypeError):
+        return None

@@ -20,6 +20,7 @@ from agentkit_runtime.cli.client_options import (
 )
 from agentkit_runtime.cli.failures import say
 from agentkit_runtime.cli.keys import parse_duration
+from agentkit_runtime.cli.meant import nearest_pin_told, nothing_of
 from agentkit_runtime.cli.prefix_file import read_prefix
 from agentkit_runtime.cli.serve_options import parsed
 
@@ -123,7 +124,8 @@ def pins(
         raise typer.BadParameter("--all and --tenant contradict each other: leave one out")
     with connected(url, key_file, ca, tenant) as client:
         for handle in end or ():
-            client.unpin(handle, of_all=all_tenants)
+            with nearest_pin_told(client, handle, of_all=all_tenants):
+                client.unpin(handle, of_all=all_tenants)
             say(f"{handle} has ended")
         if end:
             return
@@ -204,7 +206,11 @@ def prune(
             selector |= _selected(prefix)
         elif by != "tenant":
             selector[by] = named[by]
-        done = client.prune(selector)
+        with nearest_pin_told(client, pin or ""):
+            done = client.prune(selector)
+        is_nothing = done["nodes"] == done["pins"] == 0
+        if is_nothing and (name := session or tag) is not None:
+            say(f"note: {nothing_of(client, by, name)}")
     if as_json:
         typer.echo(json.dumps(done, indent=2))
         return

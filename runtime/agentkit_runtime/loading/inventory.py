@@ -23,6 +23,7 @@ from agentkit_runtime.loading.builtin import BUILTIN_MODELS
 from agentkit_runtime.loading.hashing import file_sha256
 from agentkit_runtime.loading.home import model_folder, storage_root
 from agentkit_runtime.loading.model_files import ModelFiles, is_duplicate
+from agentkit_runtime.spelling import did_you_mean
 
 _PARTS = ("*.safetensors", "*.json", "*.jinja")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -83,9 +84,10 @@ def manifest_of(model: str, home: Path | None = None) -> Manifest:
     """What is known of a model that was pulled. Raises ModelNotFound for others."""
     found = _read(_manifest_path(_name(model), home))
     if found is None:
+        near = did_you_mean(model, [one.model for one in pulled(home)])
         raise ModelNotFound(
-            f"{model!r} has no manifest: `agentkit-runtime pull {model}` makes one, "
-            "`pull --list` shows those that were pulled"
+            f"{model!r} was not pulled{near}; `agentkit-runtime pull --list` shows what was, and "
+            "`pull MODEL` pulls another"
         )
     return found
 

@@ -10,9 +10,11 @@ from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.loading.builtin import BUILTIN_MODELS, WheelModel
 from agentkit_runtime.loading.home import model_folder
 from agentkit_runtime.loading.hub import pull_from_hub
+from agentkit_runtime.loading.inventory import pulled
 from agentkit_runtime.loading.model_files import ModelFiles, files_in_folder
 from agentkit_runtime.loading.progress import reporter
 from agentkit_runtime.loading.pull import pull
+from agentkit_runtime.spelling import did_you_mean
 
 _HUB_ID = re.compile(
     r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::(?P<file>[\w./ -]+\.gguf))?"
@@ -41,7 +43,7 @@ def locate(spec: str, *, home: Path | None = None, progress: bool = True) -> Mod
         return _at_path(path, spec)
     hub = _HUB_ID.fullmatch(spec)
     if hub is None or _looks_like_path(spec):
-        raise _nothing_called(spec)
+        raise _nothing_called(spec, home)
     return pull_from_hub(hub["repository"], hub["file"], progress=progress)
 
 
@@ -77,9 +79,10 @@ def _looks_like_path(spec: str) -> bool:
     return spec.endswith((".gguf", ".safetensors")) and ":" not in spec
 
 
-def _nothing_called(spec: str) -> ModelNotFound:
+def _nothing_called(spec: str, home: Path | None) -> ModelNotFound:
     names = ", ".join(BUILTIN_MODELS)
+    near = did_you_mean(spec, {*BUILTIN_MODELS, *(one.model for one in pulled(home))})
     return ModelNotFound(
         f"there is no model {spec!r}: it is not a built-in name ({names}), no file or folder of "
-        "that name exists, and it is not a hub id (org/name or org/name:file.gguf)"
+        f"that name exists, and it is not a hub id (org/name or org/name:file.gguf){near}"
     )

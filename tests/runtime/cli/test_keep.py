@@ -98,7 +98,7 @@ def test_what_was_warmed_is_pruned_by_the_same_file_or_with_all(
         (("warm", "{rules}"), None, 1, "--key-file"),
         (("warm", "{rules}"), "root", 1, "the key may not do that"),
         (("pins", "--all"), "ann", 1, "the key may not do that"),
-        (("pins", "--end", "pin-nobodys"), "ann", 1, "no such pin"),
+        (("pins", "--end", "pin-nobodys"), "ann", 1, "no pin"),
         (("warm", "{rules}", "--ttl", "1h"), "ann", 2, "--pin"),
         (("warm", "{rules}", "{rules}", "--pin", "--name", "x"), "ann", 2, "one FILE"),
         (("prune",), "ann", 2, "none"),
@@ -165,3 +165,37 @@ def test_the_key_of_a_file_counts_more_than_the_environments(shop: Shop, tmp_pat
     empty = shop.run("pins", "--key-file", str(tmp_path / "empty"))
 
     assert (empty.code, "a key on one line" in empty.stderr) == (1, True)
+
+
+def test_a_pin_that_is_not_there_is_told_with_the_nearest(shop: Shop, rules: str) -> None:
+    (done,) = shop.run("warm", rules, "--pin", "--name", "clerk", "--json").json
+    handle = done["pin"]["handle"]
+
+    for command in (("pins", "--end"), ("prune", "--pin")):
+        by_name = shop.run(*command, "clerk")
+        misspelt = shop.run(*command, f"{handle[:-1]}_")
+        assert (by_name.code, misspelt.code) == (1, 1)
+        assert f"no pin 'clerk'; that is {handle}" in by_name.stderr
+        assert f"did you mean '{handle}'?" in misspelt.stderr
+    assert f"that is {handle}" in shop.run("pins", "--all", "--end", "clerk", key="root").stderr
+    assert handle not in shop.run("pins", "--end", "clerk", key="bob").stderr
+
+
+def test_a_session_that_nobody_had_is_remarked_upon(shop: Shop) -> None:
+    shop.ask("hello", **{"x-session-id": "trip-17", "x-agentkit-tags": "reader"})
+
+    for by, name, near in (("session", "trip-71", "trip-17"), ("tag", "raeder", "reader")):
+        own = shop.run("prune", f"--{by}", name)
+        steered = shop.run("prune", f"--{by}", name, "--tenant", "ann", key="root")
+        assert (own.code, steered.code) == (0, 0)
+        assert own.stderr == f"note: nothing is cached of the {by} {name!r}\n"
+        assert f"did you mean {near!r}?" in steered.stderr
+    done = shop.run("prune", "--session", "trip-17")
+    assert (done.code, done.stderr) == (0, "")
+
+
+def test_a_tenant_that_is_not_there_is_told_with_the_nearest(shop: Shop, rules: str) -> None:
+    for command in (("warm", rules), ("pins",), ("prune", "--everything")):
+        done = shop.run(*command, "--tenant", "Ann", key="root")
+        assert done.code == 1
+        assert "did you mean 'ann'?" in done.stderr

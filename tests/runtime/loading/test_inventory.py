@@ -118,8 +118,17 @@ def test_files_that_were_given_by_a_path_are_never_deleted(tmp_path: Path) -> No
 
     assert remove(str(path), tmp_path) == 0
     assert path.exists()
-    with pytest.raises(ModelNotFound, match="has no manifest"):
+    with pytest.raises(ModelNotFound, match="was not pulled"):
         manifest_of(str(path), tmp_path)
+
+
+def test_a_misspelt_model_is_told_with_the_nearest(tmp_path: Path) -> None:
+    keep("org/small-model", gguf(tmp_path / "m.gguf"), tmp_path)
+
+    with pytest.raises(ModelNotFound, match=r"was not pulled; did you mean 'org/small-model'\?"):
+        remove("org/smal-model", tmp_path)
+    with pytest.raises(ModelNotFound, match=r"did you mean 'smollm2'\?"):
+        locate("smolm2", home=tmp_path)
 
 
 def test_a_wheels_name_is_the_models(tmp_path: Path) -> None:
