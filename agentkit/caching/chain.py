@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import compress, count
-from operator import is_not
+from operator import attrgetter, eq, is_not
+from typing import NamedTuple
 
 from agentkit.caching.policy import Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Message, Role
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boundary:
+class Boundary(NamedTuple):
     """The end of a block: the prefix up to and with it."""
 
     key: bytes
@@ -24,19 +23,31 @@ class Boundary:
     n_tokens: int
     """Tokens of the whole prefix."""
     block: Block
+    """As it was hashed: a request that was hashed later may mark and measure it otherwise."""
     section: Section
     message: int | None
     """Index of its message; None in tools and system."""
     role: Role | None
 
 
-class Prefixes(list[Boundary]):
-    """The prefixes of a request, shortest first, and their keys beside them."""
+class Prefixes(tuple[Boundary, ...]):
+    """The prefixes of a request, shortest first, with what is known of all of them."""
 
-    def __init__(self, found: Iterable[Boundary] = (), keys: Iterable[bytes] = ()) -> None:
-        """`keys`: those of `found`."""
-        super().__init__(found)
-        self.keys = list(keys)
+    keys: tuple[bytes, ...]
+    """Those of the prefixes."""
+    settings: tuple[tuple[Change, str], ...]
+    """What the request's entries are keyed by, beside the blocks."""
+
+    @staticmethod
+    def of(
+        found: Iterable[Boundary],
+        keys: Iterable[bytes],
+        settings: tuple[tuple[Change, str], ...],
+    ) -> Prefixes:
+        """Return prefixes; `keys` are theirs."""
+        made = Prefixes(found)
+        made.keys, made.settings = tuple(keys), settings
+        return made
 
 
 def boundaries(
@@ -79,16 +90,15 @@ class PrefixMemory:
         else:
             self._n_prefixes -= len(before.prefixes)
             found = hasher.continued(request, before)
-        self._kept[name] = _Hashed(request=request, prefixes=found, rules=hasher.rules)
+        self._kept[name] = _Hashed(request, found, hasher.rules)
         self._n_prefixes += len(found)
         while self._n_prefixes > self._max_prefixes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)
             self._n_prefixes -= len(dropped.prefixes)
-        return Prefixes(found, found.keys)
+        return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hashed:
+class _Hashed(NamedTuple):
     request: CacheRequest
     prefixes: Prefixes
     rules: tuple[Invalidation, ...]
@@ -104,110 +114,106 @@ class _Hasher:
 
     def hashed(self, request: CacheRequest) -> Prefixes:
         """Return all prefixes of a request."""
-        chain = _Chain()
+        chain = _Chain([], [])
         key = content = _digest(*(part.encode() for part in self._scope))
         for section, messages in _sections(request):
             key = _digest(key, section.encode(), *_settings(request, self.rules, section))
             content = _digest(content, section.encode())
             for index, message in enumerate(messages):
                 key, content = chain.add(key, content, section, index, message)
-        return chain.found
+        return Prefixes.of(chain.found, chain.keys, settings(request, self.rules))
 
     def continued(self, request: CacheRequest, before: _Hashed) -> Prefixes:
-        """Return the same, from where a request ends that was hashed before."""
-        was, n_front = before.request, request.n_front
-        is_same = _equal(request.tools, was.tools) and _equal(request.system, was.system)
-        if not is_same or self.rules != before.rules:
+        """Return the same, from where a request ends that was hashed before.
+
+        Only new blocks are hashed: other marks and other lengths leave a hash as it is.
+        """
+        was, known = before.request, before.prefixes
+        same_rules = self.rules is before.rules or self.rules == before.rules
+        if request is was and same_rules:
+            return known
+        n_same, at, resized = _common(request, was)
+        if at <= request.n_front or not same_rules:
             return self.hashed(request)
-        chain = _Chain(before.prefixes)
-        chain.replace(0, request.tools, was.tools)
-        chain.replace(len(request.tools), request.system, was.system)
-        starts = request.messages.starts
-        n_same = min(len(request.messages), len(was.messages))
-        # Messages that were there before are the same objects, but for a few that have other marks.
-        for number in compress(count(), map(is_not, request.messages, was.messages)):
-            message, old = request.messages[number], was.messages[number]
-            if message.role is not old.role or not _equal(message.blocks, old.blocks):
-                n_same = number
-                break
-            chain.replace(n_front + starts[number], message.blocks, old.blocks)
-        at = n_front + starts[n_same]
-        if at == n_front:
-            return self.hashed(request)
-        chain.cut(at)
+        is_same = at == len(known) and n_same == len(request.messages)
+        if is_same and resized is None:
+            return known
+        chain = _Chain(list(known[:at]), list(known.keys[:at]))
+        if resized is not None:
+            chain.resize(request.blocks[resized:at], resized)
         key, content = chain.found[-1].key, chain.found[-1].content
         for number, message in enumerate(request.messages[n_same:], n_same):
             key, content = chain.add(key, content, Section.MESSAGES, number, message)
-        return chain.found
+        return Prefixes.of(chain.found, chain.keys, known.settings)
 
 
-class _Chain:
+def _common(request: CacheRequest, was: CacheRequest) -> tuple[int, int, int | None]:
+    """Return how many messages hash the same in both, and how many blocks that are with the front.
+
+    Third comes the first of these blocks whose length may be another, if there is one.
+    """
+    n_front, starts = request.n_front, request.messages.starts
+    front, old_front = (request.tools, request.system), (was.tools, was.system)
+    if not all(map(_equal, front, old_front)):
+        return 0, 0, None
+    resized = None if all(map(_as_long, front, old_front)) else 0
+    n_same = min(len(request.messages), len(was.messages))
+    # Messages that were there before are the same objects, but for a few that have other marks or
+    # lengths.
+    for number in compress(count(), map(is_not, request.messages, was.messages)):
+        message, old = request.messages[number], was.messages[number]
+        if message.role is not old.role or not _equal(message.blocks, old.blocks):
+            n_same = number
+            break
+        if resized is None and not _as_long(message.blocks, old.blocks):
+            resized = n_front + starts[number]
+    return n_same, n_front + starts[n_same], resized
+
+
+class _Chain(NamedTuple):
     """Prefixes, as they are found."""
 
-    def __init__(self, found: Prefixes | None = None) -> None:
-        self.found = Prefixes() if found is None else Prefixes(found, found.keys)
-
-    def cut(self, n_kept: int) -> None:
-        """Keep the first ones only."""
-        del self.found[n_kept:]
-        del self.found.keys[n_kept:]
+    found: list[Boundary]
+    keys: list[bytes]
 
     def add(
         self, key: bytes, content: bytes, section: Section, index: int, message: Message
     ) -> tuple[bytes, bytes]:
         """Add the prefixes that end in a message; returns key and content of the last."""
         n_tokens = self.found[-1].n_tokens if self.found else 0
-        is_message = section is Section.MESSAGES
+        number, role = (index, message.role) if section is Section.MESSAGES else (None, None)
         for place, block in enumerate(message.blocks):
             data = block_data(block, role=message.role if place == 0 else None)
-            key, content = _digest(key, data), _digest(content, data)
+            key, content = _joined(key, data), _joined(content, data)
             n_tokens += block.n_tokens
-            self.found.keys.append(key)
-            self.found.append(
-                Boundary(
-                    key=key,
-                    content=content,
-                    n_tokens=n_tokens,
-                    block=block,
-                    section=section,
-                    message=index if is_message else None,
-                    role=message.role if is_message else None,
-                )
-            )
+            self.keys.append(key)
+            self.found.append(Boundary(key, content, n_tokens, block, section, number, role))
         return key, content
 
-    def replace(self, at: int, blocks: Sequence[Block], old: Sequence[Block]) -> None:
-        """Take blocks that hash like the old ones and have other marks."""
-        if blocks is old:
-            return
-        for place, (block, was) in enumerate(zip(blocks, old, strict=True), at):
-            if block is not was:
-                self.found[place] = _with_block(self.found[place], block)
-
-
-def _with_block(prefix: Boundary, block: Block) -> Boundary:
-    return Boundary(
-        key=prefix.key,
-        content=prefix.content,
-        n_tokens=prefix.n_tokens,
-        block=block,
-        section=prefix.section,
-        message=prefix.message,
-        role=prefix.role,
-    )
+    def resize(self, blocks: Sequence[Block], at: int) -> None:
+        """Measure the prefixes that end in these blocks anew; the first of them ends at `at`."""
+        n_tokens = self.found[at - 1].n_tokens if at else 0
+        for place, block in enumerate(blocks, at):
+            n_tokens += block.n_tokens
+            self.found[place] = self.found[place]._replace(n_tokens=n_tokens)
 
 
 def _equal(blocks: Sequence[Block], old: Sequence[Block]) -> bool:
-    """Whether blocks are the same but for their marks."""
+    """Whether blocks hash the same: they may have other marks and lengths."""
     if blocks is old:
         return True
     return len(blocks) == len(old) and all(
-        block is was
-        or (
-            block.digest == was.digest and block.kind is was.kind and block.n_tokens == was.n_tokens
-        )
+        block is was or (block.digest == was.digest and block.kind is was.kind)
         for block, was in zip(blocks, old, strict=True)
     )
+
+
+def _as_long(blocks: Sequence[Block], old: Sequence[Block]) -> bool:
+    """Whether blocks that hash the same have the same lengths."""
+    return blocks is old or all(map(eq, map(_N_TOKENS, blocks), map(_N_TOKENS, old)))
+
+
+_N_TOKENS = attrgetter("n_tokens")
 
 
 def _opening(request: CacheRequest) -> tuple[bytes, ...]:
@@ -219,7 +225,7 @@ def extended(parent: bytes, blocks: Iterable[Block]) -> list[bytes]:
     """Return the keys of an assistant message's blocks behind the prefix with the key `parent`."""
     keys = []
     for place, block in enumerate(blocks):
-        parent = _digest(parent, block_data(block, role=None if place else Role.ASSISTANT))
+        parent = _joined(parent, block_data(block, role=None if place else Role.ASSISTANT))
         keys.append(parent)
     return keys
 
@@ -272,8 +278,15 @@ def _settings(
 
 def _digest(*parts: bytes) -> bytes:
     # Lengths go in front of the parts, so that no two lists of parts hash the same bytes.
-    hashed = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        hashed.update(len(part).to_bytes(4, "big"))
-        hashed.update(part)
-    return hashed.digest()
+    framed = [piece for part in parts for piece in (len(part).to_bytes(4, "big"), part)]
+    return hashlib.blake2b(b"".join(framed), digest_size=_DIGEST_SIZE).digest()
+
+
+def _joined(first: bytes, second: bytes) -> bytes:
+    """Return the digest of two digests, which are of one length."""
+    framed = _DIGEST_FRAME + first + _DIGEST_FRAME + second
+    return hashlib.blake2b(framed, digest_size=_DIGEST_SIZE).digest()
+
+
+_DIGEST_SIZE = 16
+_DIGEST_FRAME = _DIGEST_SIZE.to_bytes(4, "big")

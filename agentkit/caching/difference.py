@@ -53,19 +53,20 @@ class Sent:
         policy: Policy,
         *,
         cache_request: CacheRequest | None = None,
+        keyed_by: tuple[tuple[Change, str], ...] | None = None,
     ) -> Sent:
         """Return what is sent with this layout. Until it is answered, no cache keeps any of it.
 
         Then `agentkit.caching.judge.remembered` says what is kept.
         `cache_request` is the layout's with better token counts, where there is one: that for which
-        the plan was made.
+        the plan was made. `keyed_by` are its settings, where they are known already.
         """
         planned = layout.cache_request if cache_request is None else cache_request
         return Sent(
             wire=layout.blocks,
             request=planned,
             n_volatile=layout.n_volatile,
-            settings=settings(planned, policy.invalidations),
+            settings=settings(planned, policy.invalidations) if keyed_by is None else keyed_by,
             context=request.context,
             sources=request.sources,
         )

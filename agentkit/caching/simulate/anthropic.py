@@ -99,15 +99,13 @@ class SimulatedAnthropic(SimulatedCache):
             request=request,
             policy=policy,
             at=now,
-            prefixes=tuple(prefixes),
+            prefixes=prefixes,
             split=split_at_marks(
                 total,
                 hit_tokens,
                 [(prefixes[index].n_tokens, ttl) for index, ttl in effective.items()],
             ),
             miss=find_miss(
-                request,
-                policy,
                 prefixes,
                 hit_tokens=hit_tokens,
                 store=self._store,

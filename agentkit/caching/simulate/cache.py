@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agentkit.blocks import Json
-from agentkit.caching.chain import Boundary, Prefixes, PrefixMemory, settings
+from agentkit.caching.chain import Prefixes, PrefixMemory, boundaries
 from agentkit.caching.plan.draft import LiveEntry, Written
-from agentkit.caching.policy import InputSplit, Policy, Ttl
+from agentkit.caching.policy import Change, InputSplit, Invalidation, Policy, Ttl
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.caching.simulate.billing import bill
 from agentkit.caching.simulate.clock import Clock
@@ -28,7 +28,7 @@ class Plan:
     request: CacheRequest
     policy: Policy
     at: datetime
-    prefixes: tuple[Boundary, ...]
+    prefixes: Prefixes
     split: InputSplit
     miss: Miss | None
     touched: tuple[bytes, ...] = ()
@@ -37,6 +37,17 @@ class Plan:
     """Entries that it leaves behind."""
     route: bytes | None = None
     """What its machine is chosen by, where there are several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a cache can say of a request before it arrives."""
+
+    written: Written
+    keys: Sequence[bytes]
+    """Names its prefixes, block by block, those of blocks that are not in the prompt too."""
+    settings: tuple[tuple[Change, str], ...]
+    """What its entries are keyed by, beside the blocks."""
 
 
 class SimulatedCache(ABC):
@@ -86,15 +97,30 @@ class SimulatedCache(ABC):
 
         Aligned with `request.blocks`; blocks that are not in the prompt have no entry.
         """
+        return self._aligned(request)[0]
+
+    def known_of(self, request: CacheRequest, rules: Iterable[Invalidation]) -> Known:
+        """Return what `written` does, with the names of the request's prefixes.
+
+        `rules`: by which settings blocks are named that are not in the prompt.
+        """
+        written, prefixes = self._aligned(request)
+        keys = prefixes.keys
+        if len(keys) != request.n_blocks:
+            memory = self._prefix_memory
+            keys = boundaries(request, scope=(), invalidations=rules, memory=memory).keys
+        return Known(written=written, keys=keys, settings=prefixes.settings)
+
+    def _aligned(self, request: CacheRequest) -> tuple[Written, Prefixes]:
         now = self._clock()
         places, prefixes = self._located(request, now)
         lives = self._store.lives(prefixes.keys, now.timestamp())
         if len(places) == request.n_blocks:
-            return Written(entries=lives)
+            return Written(entries=lives), prefixes
         found: list[LiveEntry | None] = [None] * request.n_blocks
         for index, live in zip(places, lives, strict=True):
             found[index] = live
-        return Written(entries=found)
+        return Written(entries=found), prefixes
 
     def known(self, request: CacheRequest, block: int, ttl: Ttl | None) -> None:
         """Take in that an entry ends with a block, as the provider's answer has shown.
@@ -155,14 +181,13 @@ class SimulatedCache(ABC):
 
     def _publish(self, plan: Plan, *, readable_s: float | None = None) -> None:
         started_s, now_s = plan.at.timestamp(), self._clock().timestamp()
-        keyed_by = settings(plan.request, plan.policy.invalidations)
         contents = _contents(plan)
         for write in plan.writes:
             self._store.forget(write)
             # Life counts from the start of the request, so a long response eats into it.
             readable = now_s if readable_s is None else readable_s
             self._store.put(write, used_s=started_s, readable_s=readable)
-            self._store.remember(contents[write.key], keyed_by)
+            self._store.remember(contents[write.key], plan.prefixes.settings)
 
     def _abandon(self, plan: Plan) -> None:
         for write in plan.writes:

@@ -45,11 +45,9 @@ class SimulatedCompatible(SimulatedCache):
             request=request,
             policy=policy,
             at=now,
-            prefixes=tuple(prefixes),
+            prefixes=prefixes,
             split=InputSplit(read=read, uncached=total - read),
             miss=find_miss(
-                request,
-                policy,
                 prefixes,
                 hit_tokens=common,
                 store=self._store,

@@ -79,11 +79,9 @@ class SimulatedDeepSeek(SimulatedCache):
             request=request,
             policy=policy,
             at=now,
-            prefixes=tuple(prefixes),
+            prefixes=prefixes,
             split=InputSplit(read=read, uncached=total - read),
             miss=find_miss(
-                request,
-                policy,
                 prefixes,
                 hit_tokens=hit_tokens,
                 store=self._store,

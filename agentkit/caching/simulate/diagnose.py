@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from agentkit.caching.chain import Boundary, changed_settings, settings
-from agentkit.caching.policy import Policy
-from agentkit.caching.request import CacheRequest
+from agentkit.caching.chain import Boundary, Prefixes, changed_settings
 from agentkit.caching.simulate.served import Miss, MissReason
 from agentkit.caching.simulate.store import Store
 
 
 def find_miss(
-    request: CacheRequest,
-    policy: Policy,
-    prefixes: Sequence[Boundary],
+    prefixes: Prefixes,
     *,
     hit_tokens: int,
     store: Store,
@@ -34,7 +30,7 @@ def find_miss(
             return _miss(reason, _SENTENCES[reason], prefix.n_tokens - hit_tokens)
     for prefix in longer:
         before = store.written_under(prefix.content)
-        if before is not None and before != (now := settings(request, policy.invalidations)):
+        if before is not None and before != (now := prefixes.settings):
             names = ", ".join(changed_settings(before, now))
             detail = f"the same blocks were written under another {names}"
             return _miss(MissReason.SETTING_CHANGED, detail, prefix.n_tokens - hit_tokens)

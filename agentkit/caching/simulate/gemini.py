@@ -110,11 +110,9 @@ class SimulatedGemini(SimulatedCache):
             request=request,
             policy=policy,
             at=now,
-            prefixes=tuple(prefixes),
+            prefixes=prefixes,
             split=InputSplit(read=read, uncached=_total(prefixes) - read),
             miss=find_miss(
-                request,
-                policy,
                 prefixes,
                 hit_tokens=read,
                 store=self._store,
@@ -143,7 +141,7 @@ class SimulatedGemini(SimulatedCache):
             request=request,
             policy=policy,
             at=now,
-            prefixes=tuple(prefixes),
+            prefixes=prefixes,
             split=InputSplit(read=content.n_tokens, uncached=_total(prefixes)),
             miss=None,
         )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
-from agentkit.caching.chain import Boundary
+from agentkit.caching.chain import Prefixes
 from agentkit.caching.policy import InputSplit, OpenAiIntervalPolicy, Retention
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate.cache import Plan, known_minimum
@@ -17,7 +16,7 @@ from agentkit.caching.simulate.store import Store, Write
 def plan_intervals(
     request: CacheRequest,
     policy: OpenAiIntervalPolicy,
-    prefixes: Sequence[Boundary],
+    prefixes: Prefixes,
     store: Store,
     now: datetime,
     hidden_tokens: int,
@@ -39,8 +38,6 @@ def plan_intervals(
             for prefix in prefixes
         )
     miss = find_miss(
-        request,
-        policy,
         prefixes,
         # What lies between the last interval and the end of the match is no shortfall.
         hit_tokens=common,
@@ -55,7 +52,7 @@ def plan_intervals(
         request=request,
         policy=policy,
         at=now,
-        prefixes=tuple(prefixes),
+        prefixes=prefixes,
         split=InputSplit(read=read, uncached=total - read),
         miss=miss,
         touched=tuple(prefix.key for prefix in shared),

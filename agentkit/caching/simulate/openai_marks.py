@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
-from agentkit.caching.chain import Boundary
+from agentkit.caching.chain import Boundary, Prefixes
 from agentkit.caching.policy import (
     BlockKind,
     OpenAiKey,
@@ -26,7 +26,7 @@ from agentkit.caching.simulate.store import Store, Write
 def plan_marks(
     request: CacheRequest,
     policy: OpenAiMarkPolicy,
-    prefixes: Sequence[Boundary],
+    prefixes: Prefixes,
     store: Store,
     now: datetime,
 ) -> Plan | Refused:
@@ -51,15 +51,13 @@ def plan_marks(
         request=request,
         policy=policy,
         at=now,
-        prefixes=tuple(prefixes),
+        prefixes=prefixes,
         split=split_at_marks(
             prefixes[-1].n_tokens if prefixes else 0,
             hit_tokens,
             [(prefixes[index].n_tokens, ttl) for index, ttl in written.items()],
         ),
         miss=find_miss(
-            request,
-            policy,
             prefixes,
             hit_tokens=hit_tokens,
             store=store,

@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
 from agentkit.caching.judge import judge, remembered
-from agentkit.caching.plan.draft import Draft, SharedBy, Written
+from agentkit.caching.plan.draft import Draft, SharedBy
 from agentkit.caching.plan.ends import RunEnds
 from agentkit.caching.plan.keep_alive import NextPing, next_ping
 from agentkit.caching.plan.needs import PING_MARGIN_S
@@ -22,7 +22,7 @@ from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import AnthropicPolicy, InputSplit, OpenAiMarkPolicy, Policy
 from agentkit.caching.prices import PriceBook
 from agentkit.caching.recent import Recent
-from agentkit.caching.simulate.cache import InFlight, SimulatedCache
+from agentkit.caching.simulate.cache import InFlight, Known, SimulatedCache
 from agentkit.caching.simulate.served import Refused
 from agentkit.caching.times import Time
 from agentkit.caching.track.flights import Flight, Flights
@@ -66,11 +66,10 @@ class Prepared:
     request: ModelRequest
     sized: Sized
     draft: Draft
-    written: Written
+    known: Known
+    """What the shadow cache said of it."""
     policy: Policy
     plan: CachePlan
-    keys: Sequence[bytes]
-    """Keys of its prefixes, block by block."""
     at: datetime
     before: Ticket | None
     """The answered request that it goes on from."""
@@ -108,6 +107,7 @@ class Ticket:
             prepared.request,
             prepared.policy,
             cache_request=prepared.draft.request,
+            keyed_by=prepared.known.settings,
         )
         self._split: InputSplit | None = None
         self._total: int | None = None
@@ -121,7 +121,7 @@ class Ticket:
         """Whether its answer came to its end."""
         self._shadow = _shadow_flight(memory.shadow, prepared)
         self._flight = Flight(
-            keys=prepared.keys, writes=_writes(prepared), loop=asyncio.get_running_loop()
+            keys=prepared.known.keys, writes=_writes(prepared), loop=asyncio.get_running_loop()
         )
         memory.flights.start(self._flight)
 
@@ -419,5 +419,5 @@ def _writes(prepared: Prepared) -> frozenset[int] | None:
 def _is_coming(prepared: Prepared) -> bool:
     """Whether another request is writing a longer prefix than can be read now."""
     now_s = prepared.at.timestamp()
-    entries = prepared.written.entries[prepared.plan.predicted.hit :]
+    entries = prepared.known.written.entries[prepared.plan.predicted.hit :]
     return any(entry is not None and entry.readable_s > now_s for entry in entries)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-from agentkit.caching.chain import PrefixMemory, boundaries
 from agentkit.caching.options import CacheOptions
 from agentkit.caching.plan.draft import Draft
 from agentkit.caching.plan.keys import KeyRates, with_key
@@ -76,7 +75,6 @@ class CacheTracker:
             time=time,
         )
         self._rates = KeyRates()
-        self._prefix_memory = PrefixMemory()
         self._gaps: dict[str, Gaps] = {}
         self._fronts = FrontRests()
         self._runs: Recent[str, Ticket] = Recent(RUNS_KEPT)
@@ -125,25 +123,23 @@ class CacheTracker:
         )
         draft = self._draft(layout, request, sized.request, policy, may_mark)
         draft = with_key(draft, policy, self._rates, now)
-        keys = self._keys(draft.request, policy)
+        known = self._memory.shadow.known_of(draft.request, policy.invalidations)
         begins = before is None or before.run_id != request.run_id
-        fronts = self._fronts.expected(draft.shared, keys, at=now, begins=begins)
+        fronts = self._fronts.expected(draft.shared, known.keys, at=now, begins=begins)
         shared = self._memory.ends.expected(
             fronts, request.agent, at=now, life_s=_longest_life_s(policy)
         )
         draft = replace(draft, shared=shared)
-        written = self._memory.shadow.written(draft.request)
-        plan = place(draft, policy, written, now, rates=self._rates)
+        plan = place(draft, policy, known.written, now, rates=self._rates)
         return Prepared(
             layout=layout,
             request=request,
             sized=sized,
             draft=draft,
-            written=written,
+            known=known,
             policy=policy,
             plan=plan,
             before=before,
-            keys=keys,
             at=now,
             overloaded=self._is_overloaded(plan, policy, now),
         )
@@ -195,18 +191,12 @@ class CacheTracker:
             return None
         n_read = prepared.plan.predicted.hit
         loop = asyncio.get_running_loop()
-        found = self._memory.flights.leader(prepared.keys, n_read, loop)
+        found = self._memory.flights.leader(prepared.known.keys, n_read, loop)
         if found is None:
             return None
         flight, end = found
         more = prepared.tokens(end) - prepared.tokens(n_read)
         return flight if more >= (policy.minimum_tokens or _WORTH_A_WAIT) else None
-
-    def _keys(self, request: CacheRequest, policy: Policy) -> tuple[bytes, ...]:
-        prefixes = boundaries(
-            request, scope=(), invalidations=policy.invalidations, memory=self._prefix_memory
-        )
-        return tuple(prefixes.keys)
 
     def _is_overloaded(self, plan: CachePlan, policy: Policy, now: datetime) -> bool:
         """Whether more requests have this very key than one machine takes."""
@@ -218,7 +208,9 @@ class CacheTracker:
     def _started(self, prepared: Prepared) -> Ticket:
         request, before = prepared.request, prepared.before
         goes_on = before is not None and before.run_id == request.run_id
-        self._fronts.use(prepared.draft.shared, prepared.keys, at=prepared.at, begins=not goes_on)
+        self._fronts.use(
+            prepared.draft.shared, prepared.known.keys, at=prepared.at, begins=not goes_on
+        )
         if before is not None and goes_on:
             gap_s = (prepared.at - before.at).total_seconds()
             self._gaps_of(request, prepared.policy).learn(gap_s)

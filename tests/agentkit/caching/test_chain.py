@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.caching.chain import PrefixMemory, boundaries
+from agentkit.caching.chain import Prefixes, PrefixMemory, boundaries
 from agentkit.caching.policy import BlockKind, Change, Invalidation, Section
 from agentkit.caching.request import Block, CacheRequest, Identity, Mark, Message, Role
 
@@ -34,6 +35,14 @@ def _request(*messages: tuple[int, ...], tools: tuple[int, ...] = (0,)) -> Cache
             for number, blocks in enumerate(messages)
         ),
     )
+
+
+def _shown(prefixes: Prefixes) -> list[tuple[object, ...]]:
+    """Return all that is promised of prefixes: marks and lengths of their blocks are not."""
+    return [
+        (*each[:3], each.block.digest, each.block.kind, each.section, each.message, each.role)
+        for each in prefixes
+    ]
 
 
 _blocks = st.builds(_block, st.integers(0, 4), st.integers(0, 3))
@@ -85,17 +94,10 @@ def test_a_memory_changes_no_prefix(
         rules = OTHER_RULES if other else RULES
         remembered = boundaries(request, scope=("s",), invalidations=rules, memory=memory)
 
-        assert remembered == boundaries(request, scope=("s",), invalidations=rules)
-
-
-def test_what_was_returned_can_be_changed_without_harm() -> None:
-    memory = PrefixMemory()
-    request = _request((2,), (3,))
-    expected = boundaries(request, scope=(), invalidations=RULES)
-
-    boundaries(request, scope=(), invalidations=RULES, memory=memory).clear()
-
-    assert boundaries(request, scope=(), invalidations=RULES, memory=memory) == expected
+        expected = boundaries(request, scope=("s",), invalidations=rules)
+        assert _shown(remembered) == _shown(expected)
+        assert remembered.keys == expected.keys == tuple(prefix.key for prefix in expected)
+        assert remembered.settings == expected.settings
 
 
 def test_only_new_messages_are_hashed() -> None:
@@ -110,16 +112,44 @@ def test_only_new_messages_are_hashed() -> None:
     assert len(after) == len(before) + 1
 
 
-def test_a_request_with_marks_has_the_same_keys_and_shows_its_marks() -> None:
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_a_request_with_marks_has_the_same_prefixes(place: int) -> None:
     memory = PrefixMemory()
     plain = _request((2, 3), (3,))
-    marked = plain.with_marks({2: Mark()})
+    marked = plain.with_marks({place: Mark()})
     before = boundaries(plain, scope=(), invalidations=RULES, memory=memory)
 
-    after = boundaries(marked, scope=(), invalidations=RULES, memory=memory)
+    assert boundaries(marked, scope=(), invalidations=RULES, memory=memory) is before
 
-    assert [prefix.key for prefix in after] == [prefix.key for prefix in before]
-    assert [prefix.block.mark is not None for prefix in after] == [False, False, True, False, False]
+
+@pytest.mark.parametrize("place", [0, 1, 2, 4])
+def test_other_lengths_are_measured_and_not_hashed_anew(place: int) -> None:
+    memory = PrefixMemory()
+    before = _request((2, 3), (3,))
+    longer = [
+        replace(block, n_tokens=50) if at == place else block
+        for at, block in enumerate(before.blocks)
+    ]
+    after = before.with_blocks(longer)
+    first = boundaries(before, scope=(), invalidations=RULES, memory=memory)
+
+    second = boundaries(after, scope=(), invalidations=RULES, memory=memory)
+
+    assert all(was is now for was, now in zip(first.keys, second.keys, strict=True))
+    assert [each.n_tokens for each in second] == [after.tokens(at) for at in range(1, 6)]
+
+
+def test_a_block_of_another_kind_is_hashed_anew() -> None:
+    memory = PrefixMemory()
+    before = _request((2,), (3,))
+    other = [*before.blocks[:-1], replace(before.blocks[-1], kind=BlockKind.TOOL_RESULT)]
+    after = before.with_blocks(other)
+    first = boundaries(before, scope=(), invalidations=RULES, memory=memory)
+
+    second = boundaries(after, scope=(), invalidations=RULES, memory=memory)
+
+    assert second.keys[:-1] == first.keys[:-1]
+    assert second.keys[-1] != first.keys[-1]
 
 
 def test_a_memory_forgets_what_was_used_longest_ago() -> None:
