@@ -53,7 +53,7 @@ def translate(
                     f"the engine of {label} ended the request: {event.error or event.reason}",
                     retryable=another_may_answer and event.reason == "abort",
                 )
-            if another_may_answer and event.token_ids:
+            if event.token_ids:
                 yield VendorItemEvent(source=label, data=ids_json(event.token_ids))
             yield ModelEnd(event.reason)
         case _:

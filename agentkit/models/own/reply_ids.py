@@ -1,7 +1,8 @@
 """Tokens in, tokens out: the ids of an answer are kept with its message and sent back with it.
 
-So a server that has forgotten the answer, or another one, begins the next prompt with exactly the
-ids that were generated. The server uses them only where they read as the message does.
+So a runtime that has forgotten the answer (in a new process, at another server) begins the next
+prompt with exactly the ids that were generated. It uses them only where they read as the message
+does, so a reply that was edited is read as it was edited.
 """
 
 from __future__ import annotations
