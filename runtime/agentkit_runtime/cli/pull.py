@@ -100,13 +100,20 @@ def _list(as_json: bool) -> None:
 def _remove(model: str, as_json: bool) -> None:
     from agentkit_runtime.loading.inventory import remove
 
-    freed = remove(model)
+    removed = remove(model)
     if as_json:
-        typer.echo(json.dumps({"model": model, "freed_bytes": freed}))
-    elif freed:
-        typer.echo(f"{model} is removed: {freed / 1e6:.0f} MB")
-    else:
-        typer.echo(f"{model} is forgotten; its files are your own and stay")
+        typer.echo(json.dumps({"model": model, **dataclasses.asdict(removed)}))
+        return
+    match removed.stays:
+        case "own":
+            typer.echo(f"{model} is forgotten; its files are your own and stay")
+        case "shared":
+            typer.echo(
+                f"{model} is removed: {removed.freed_bytes / 1e6:.0f} MB; what another model or "
+                "revision needs stays"
+            )
+        case "nothing":
+            typer.echo(f"{model} is removed: {removed.freed_bytes / 1e6:.0f} MB")
 
 
 def _json(manifest: Manifest) -> str:

@@ -6,16 +6,24 @@ The client is imported when it is needed: it is slow to import, and most models 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
 from agentkit_runtime.errors import ModelNotFound
+from agentkit_runtime.loading.hub_cache import cached_names
 from agentkit_runtime.loading.model_files import ModelFiles, choose_gguf, files_in_folder
+from agentkit_runtime.spelling import did_you_mean, listed
 
 _FOLDER_PATTERNS = ("*.safetensors", "*.json", "*.jinja")
 _IGNORED_PATTERNS = ("*/*", "consolidated*")
+_ASK_S = 10.0
+"""How long the hub may take to say what a repository has."""
+_SERVER_ERRORS = 500
+_SHOWN_CHARS = 200
+"""Of a reason that is not ours."""
 
 
 def pull_from_hub(repository: str, file_name: str | None, *, progress: bool) -> ModelFiles:
@@ -25,58 +33,77 @@ def pull_from_hub(repository: str, file_name: str | None, *, progress: bool) -> 
     `file_name`, else by `GGUF_PREFERENCE`. Works offline with what is cached. Raises
     `ModelNotFound`.
     """
-    names = _listing(repository)
+    source = _source(repository, progress)
     if file_name is not None:
-        return _one_gguf(repository, file_name, progress)
-    if names is None:
-        return files_in_folder(_cached(repository), repository)
-    if any(name.endswith(".safetensors") and "/" not in name for name in names):
-        folder = _snapshot(repository, _FOLDER_PATTERNS, progress)
-        return files_in_folder(folder, repository)
-    chosen = choose_gguf(names)
+        return _one_gguf(source, file_name)
+    if any(name.endswith(".safetensors") and "/" not in name for name in source.names):
+        return files_in_folder(_snapshot(source, _FOLDER_PATTERNS), repository)
+    chosen = choose_gguf(source.names)
     if chosen is None:
         raise ModelNotFound(
             f"the hub repository {repository!r} has neither .safetensors nor whole .gguf files"
         )
-    return _one_gguf(repository, chosen, progress)
+    return _one_gguf(source, chosen)
 
 
-def _one_gguf(repository: str, file_name: str, progress: bool) -> ModelFiles:
-    path = _snapshot(repository, (file_name,), progress) / file_name
-    if not path.is_file():
-        raise ModelNotFound(f"the hub repository {repository!r} has no file {file_name!r}")
-    label = f"{repository}:{file_name}"
-    return ModelFiles(weights=(path,), tokenizer=path, label=label)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A repository, as it was found to be."""
+
+    repository: str
+    names: Sequence[str]
+    is_offline: bool
+    """The hub cannot be reached; `names` are the cached ones."""
+    progress: bool
 
 
-def _listing(repository: str) -> list[str] | None:
-    """File names of a repository; None without a connection."""
+def _source(repository: str, progress: bool) -> _Source:
+    """Ask the hub once which files there are, and the cache where it does not answer."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        return list(HfApi().list_repo_files(repository))
+        # Not list_repo_files, which tries for half a minute and logs each time.
+        info = HfApi().model_info(repository, timeout=_ASK_S)
     except HfHubHTTPError as error:
-        raise _refused(repository, error) from error
-    except (httpx2.TransportError, ConnectionError):
-        return None
+        if error.response.status_code < _SERVER_ERRORS:
+            raise _refused(repository, error) from error
+        failure: Exception = error
+    except (httpx2.TransportError, ConnectionError) as error:
+        failure = error
+    else:
+        names = [file.rfilename for file in info.siblings or ()]
+        return _Source(repository=repository, names=names, is_offline=False, progress=progress)
+    names = cached_names(repository)
+    if not names:
+        raise _unreachable(repository, failure) from failure
+    return _Source(repository=repository, names=names, is_offline=True, progress=progress)
 
 
-def _snapshot(repository: str, patterns: tuple[str, ...], progress: bool) -> Path:
+def _one_gguf(source: _Source, file_name: str) -> ModelFiles:
+    if file_name not in source.names:
+        raise ModelNotFound(_no_file(source, file_name))
+    path = _snapshot(source, (file_name,)) / file_name
+    label = f"{source.repository}:{file_name}"
+    return ModelFiles(weights=(path,), tokenizer=path, label=label)
+
+
+def _snapshot(source: _Source, patterns: tuple[str, ...]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
     try:
-        with _bars(progress):
+        with _bars(source.progress):
             folder = snapshot_download(
-                repository,
+                source.repository,
                 allow_patterns=list(patterns),
                 ignore_patterns=[] if "/" in patterns[0] else list(_IGNORED_PATTERNS),
+                local_files_only=source.is_offline,
             )
     except HfHubHTTPError as error:
-        raise _refused(repository, error) from error
+        raise _refused(source.repository, error) from error
     except (httpx2.TransportError, ConnectionError, FileNotFoundError) as error:
-        raise _unreachable(repository, error) from error
+        raise _unreachable(source.repository, error) from error
     return Path(folder)
 
 
@@ -99,13 +126,12 @@ def _bars(enabled: bool) -> Iterator[None]:
         enable_progress_bars()
 
 
-def _cached(repository: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(repository, local_files_only=True))
-    except FileNotFoundError as error:
-        raise _unreachable(repository, error) from error
+def _no_file(source: _Source, file_name: str) -> str:
+    ggufs = [name for name in source.names if name.endswith(".gguf")]
+    what = f"{file_name!r}{did_you_mean(file_name, ggufs)} (there are: {listed(ggufs)})"
+    if source.is_offline:
+        return f"the hub cannot be reached, and its cache of {source.repository!r} has no {what}"
+    return f"the hub repository {source.repository!r} has no file {what}"
 
 
 def _refused(repository: str, error: Exception) -> ModelNotFound:
@@ -117,7 +143,9 @@ def _refused(repository: str, error: Exception) -> ModelNotFound:
 
 
 def _unreachable(repository: str, error: Exception) -> ModelNotFound:
+    why = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return ModelNotFound(
-        f"{repository!r} is not in the hub's cache and the hub cannot be reached "
-        f"({type(error).__name__}); connect to the internet, or give the path of a model"
+        f"{repository!r} is not (wholly) in the hub's cache, and the hub cannot be reached: "
+        f"{why[:_SHOWN_CHARS]}. Connect to the internet (HTTPS_PROXY and HF_ENDPOINT name a proxy "
+        "and a mirror), copy the hub's cache here (HF_HOME), or give the path of a model"
     )

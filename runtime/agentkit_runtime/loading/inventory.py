@@ -17,11 +17,13 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.loading.builtin import BUILTIN_MODELS
 from agentkit_runtime.loading.hashing import file_sha256
 from agentkit_runtime.loading.home import model_folder, storage_root
+from agentkit_runtime.loading.hub_cache import remove_files
 from agentkit_runtime.loading.model_files import ModelFiles, is_duplicate
 from agentkit_runtime.spelling import did_you_mean
 
@@ -97,18 +99,35 @@ def problems(manifest: Manifest) -> list[str]:
     return [problem for file in manifest.files if (problem := _problem(file)) is not None]
 
 
-def remove(model: str, home: Path | None = None) -> int:
-    """Delete a model that was pulled; returns how many bytes. Files that were given by a path are
-    somebody's own: they stay, and are forgotten. Raises ModelNotFound for what was not pulled."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What a removal did."""
+
+    freed_bytes: int
+    stays: Literal["nothing", "own", "shared"]
+    """Files that were given by a path are somebody's `own`; those of the hub may be `shared` with
+    another model or revision."""
+
+
+def remove(model: str, home: Path | None = None) -> Removed:
+    """Delete a model that was pulled, and forget it. Raises ModelNotFound for others."""
     manifest = manifest_of(model, home)
-    freed = 0
     if manifest.model in BUILTIN_MODELS:
-        freed = manifest.bytes
         shutil.rmtree(model_folder(manifest.model, home), ignore_errors=True)
-    elif not Path(manifest.model).is_absolute():
-        freed = sum(_remove_from_hub_cache(Path(file.path)) for file in manifest.files)
+        removed = Removed(freed_bytes=manifest.bytes, stays="nothing")
+    elif Path(manifest.model).is_absolute():
+        removed = Removed(freed_bytes=0, stays="own")
+    else:
+        removed = _removed_from_hub_cache(manifest, home)
     _manifest_path(manifest.model, home).unlink(missing_ok=True)
-    return freed
+    return removed
+
+
+def _removed_from_hub_cache(manifest: Manifest, home: Path | None) -> Removed:
+    others = {file.path for one in pulled(home) if one != manifest for file in one.files}
+    files = [file for file in manifest.files if file.path not in others]
+    freed = remove_files([Path(file.path) for file in files])
+    return Removed(freed_bytes=freed, stays="nothing" if freed >= manifest.bytes else "shared")
 
 
 def _all_files(files: ModelFiles) -> Iterator[Path]:
@@ -159,16 +178,6 @@ def _problem(file: KeptFile) -> str | None:
     if file_sha256(path) != file.sha256:
         return f"{path} has not the SHA-256 {file.sha256}"
     return None
-
-
-def _remove_from_hub_cache(path: Path) -> int:
-    """Delete a file of the hub's cache, and its blob."""
-    blob = path.resolve()
-    n_bytes = blob.stat().st_size if blob.is_file() else 0
-    path.unlink(missing_ok=True)
-    if blob.parent.name == "blobs":
-        blob.unlink(missing_ok=True)
-    return n_bytes
 
 
 def _name(model: str) -> str:

@@ -8,11 +8,13 @@ from typing import Any
 import httpx2
 import huggingface_hub
 import pytest
-from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
+from huggingface_hub import ModelInfo
+from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled
 
 from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.loading.hub import pull_from_hub
+from tests.runtime.loading.hub_folder import HubCache
 
 
 class Hub:
@@ -25,11 +27,12 @@ class Hub:
         self.snapshot_error: Exception | None = None
         self.snapshots: list[dict[str, Any]] = []
         self.bars_were_off: list[bool] = []
+        self.real_snapshot_download = huggingface_hub.snapshot_download
 
-    def list_repo_files(self, repository: str) -> list[str]:
+    def model_info(self, repository: str, *, timeout: float) -> ModelInfo:
         if self.listing_error is not None:
             raise self.listing_error
-        return self.names
+        return ModelInfo(id=repository, siblings=[{"rfilename": name} for name in self.names])
 
     def snapshot_download(self, repository: str, **options: Any) -> str:
         self.snapshots.append(options)
@@ -51,8 +54,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
     return stand_in
 
 
-def refusal() -> RepositoryNotFoundError:
-    response = httpx2.Response(404, request=httpx2.Request("GET", "https://hub.example/x"))
+def refusal(status: int = 404) -> RepositoryNotFoundError:
+    response = httpx2.Response(status, request=httpx2.Request("GET", "https://hub.example/x"))
     return RepositoryNotFoundError("Repository Not Found", response=response)
 
 
@@ -82,9 +85,10 @@ def test_a_named_file_is_taken_also_from_a_subfolder(hub: Hub) -> None:
     assert hub.snapshots[0]["ignore_patterns"] == []
 
 
-def test_a_named_file_that_is_not_there_is_refused(hub: Hub) -> None:
-    with pytest.raises(ModelNotFound, match=r"no file 'x\.gguf'"):
-        pull_from_hub("org/name", "x.gguf", progress=True)
+def test_a_named_file_that_is_not_there_is_refused_with_the_nearest(hub: Hub) -> None:
+    hub.names = ["m.F16.gguf", "m.Q4_K_M.gguf", "README.md"]
+    with pytest.raises(ModelNotFound, match=r"no file 'm.Q4KM.gguf'; did you mean 'm.Q4_K_M"):
+        pull_from_hub("org/name", "m.Q4KM.gguf", progress=True)
 
 
 def test_a_repository_without_models_is_refused(hub: Hub) -> None:
@@ -93,32 +97,61 @@ def test_a_repository_without_models_is_refused(hub: Hub) -> None:
         pull_from_hub("org/name", None, progress=True)
 
 
-def test_offline_the_cache_is_used(hub: Hub) -> None:
-    hub.names = ["config.json", "model.safetensors"]
-    hub.listing_error = httpx2.ConnectError("no route")
-    assert pull_from_hub("org/name", None, progress=True).weights
-    assert hub.snapshots == [{"local_files_only": True}]
+# -- without a connection: what the client itself keeps on disk --------------------------------
 
 
-def test_offline_without_a_cache_the_error_says_what_to_do(hub: Hub) -> None:
-    hub.listing_error = ConnectionError("offline mode")
-    hub.snapshot_error = LocalEntryNotFoundError("not cached")
-    with pytest.raises(ModelNotFound, match="connect to the internet"):
+@pytest.fixture
+def cache(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HubCache:
+    """A cache in the client's own layout, which it reads itself; the hub does not answer."""
+    cache = HubCache(tmp_path / "hub")
+    hub.listing_error = httpx2.ConnectError("no route to host")
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", hub.real_snapshot_download)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache.root))
+    return cache
+
+
+def test_offline_the_cache_is_used(cache: HubCache) -> None:
+    cache.add("org/name", {"config.json": b"{}", "model.safetensors": b"w"})
+    files = pull_from_hub("org/name", None, progress=True)
+    assert [path.name for path in files.weights] == ["model.safetensors"]
+    assert files.weights[0].read_bytes() == b"w"
+
+
+def test_offline_one_of_several_cached_files_is_chosen_as_online(cache: HubCache) -> None:
+    cache.add("org/name", {"m.F16.gguf": b"f", "sub/m.Q8_0.gguf": b"q"})
+    for named, chosen in ((None, "m.Q8_0.gguf"), ("m.F16.gguf", "m.F16.gguf")):
+        (path,) = pull_from_hub("org/name", named, progress=True).weights
+        assert (path.name, path.is_file()) == (chosen, True)
+    with pytest.raises(ModelNotFound, match=r"cannot be reached, and its cache .* 'm.F61.gguf'"):
+        pull_from_hub("org/name", "m.F61.gguf", progress=True)
+
+
+@pytest.mark.parametrize(
+    "failure", [httpx2.ConnectError("no route to host"), ConnectionError("offline mode."), None]
+)
+def test_offline_without_a_cache_one_error_says_what_to_do(
+    cache: HubCache, hub: Hub, failure: Exception | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub.listing_error = failure or refusal(503)
+    with pytest.raises(ModelNotFound, match="Connect to the internet") as refused:
         pull_from_hub("org/name", None, progress=True)
+    assert caplog.records == []
+    assert "\n" not in str(refused.value)
+    assert ".." not in str(refused.value)
 
 
 def test_the_hubs_refusal_is_passed_on(hub: Hub) -> None:
     hub.listing_error = refusal()
     with pytest.raises(ModelNotFound, match=r"org/name.*Repository Not Found.*hf auth login"):
         pull_from_hub("org/name", None, progress=True)
-    hub.listing_error, hub.snapshot_error = None, refusal()
+    hub.listing_error, hub.snapshot_error, hub.names = None, refusal(), ["m.gguf"]
     with pytest.raises(ModelNotFound, match="hf auth login"):
         pull_from_hub("org/name", "m.gguf", progress=True)
 
 
 def test_a_connection_lost_during_the_download_is_reported(hub: Hub) -> None:
-    hub.snapshot_error = httpx2.ReadError("reset")
-    with pytest.raises(ModelNotFound, match="ReadError"):
+    hub.snapshot_error, hub.names = httpx2.ReadError("reset"), ["m.gguf"]
+    with pytest.raises(ModelNotFound, match="cannot be reached: reset"):
         pull_from_hub("org/name", "m.gguf", progress=True)
 
 

