@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from agentkit_runtime.api.ui import UI_PATHS
+from agentkit_runtime.kv.tiers.stats import TierStats
 from tests.runtime.ui.conftest import Open
 from tests.runtime.ui.dashboard import Dashboard, look
 
@@ -292,3 +294,27 @@ def test_files_are_open_strict_and_complete(dashboard: Dashboard) -> None:
             assert client.get(path).status_code in (401, 404)
         moved = client.get("/ui")
     assert (moved.status_code, moved.headers["location"]) == (307, "ui/")
+
+
+def test_a_tier_is_shown_as_full_as_it_is_of_what_it_may_take(open_page: Open) -> None:
+    tiers = {field.name: 0 for field in dataclasses.fields(TierStats)}
+    tiers |= {"host_blocks": 10, "host_bytes": 250_000, "host_max_bytes": 1_000_000}
+    tiers |= {"disk_blocks": 30, "disk_bytes": 3_000_000_000, "disk_max_bytes": 4_000_000_000}
+
+    def with_tiers(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "tiers": tiers})
+
+    page = open_page()
+    page.route("**/admin/v1/state*", with_tiers)
+    look(page)
+    for name, says, width in (
+        ("Host memory", "1.00 MBkept 250 kB (25.0 %), 160 tokensfree 750 kB", "25%"),
+        ("Disk", "4.00 GBkept 3.00 GB (75.0 %), 480 tokensfree 1.00 GB", "75%"),
+    ):
+        shown = page.locator("#memory .tier").filter(has_text=name)
+        expect(shown).to_have_text(f"{name} {says} ")
+        expect(shown.locator(".fill").first).to_have_attribute("style", f"width: {width};")
+    tiers |= {"disk_blocks": 0, "disk_bytes": 0, "disk_max_bytes": 0}
+    look(page)
+    expect(page.locator("#memory .tier").filter(has_text="Disk")).to_contain_text("not used")

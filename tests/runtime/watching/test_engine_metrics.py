@@ -19,6 +19,7 @@ TIERS = TierStats(
     host_max_bytes=1000,
     disk_blocks=7,
     disk_bytes=700,
+    disk_max_bytes=7_000,
     saved=11,
     written=12,
     written_bytes=1300,

@@ -73,7 +73,8 @@ class DiskStore:
         """Blocks that were read and verified."""
         self.root = root
         self._home = root / shape.identity.hex()
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
+        """Of all files; room is made for more."""
         self._lock = lock
         self._now = now
         self._publishing = threading.Lock()
@@ -124,7 +125,7 @@ class DiskStore:
         `wanted` is asked last, when no `forget` can come between the answer and the file's
         appearance.
         """
-        if self._file_bytes > self._max_bytes or self._now() < self._resume_s:
+        if self._file_bytes > self.max_bytes or self._now() < self._resume_s:
             return False
         part = self.root / f"{next(self._parts)}{PART_SUFFIX}"
         path = self._home / tag.hex() / f"{name.hex()}{SUFFIX}"
@@ -219,7 +220,7 @@ class DiskStore:
 
     def _make_room(self) -> None:
         """Delete the files that were not used for longest until one more fits."""
-        while self._index.n_bytes + self._file_bytes > self._max_bytes:
+        while self._index.n_bytes + self._file_bytes > self.max_bytes:
             entry = self._index.pop_oldest()
             if entry is None:
                 return

@@ -15,7 +15,9 @@ class TierStats:
     host_max_bytes: int
     disk_blocks: int
     disk_bytes: int
-    """Of all files in the folder, also those of other models."""
+    """Of all files in the folder, also those of other models; of `disk_max_bytes`."""
+    disk_max_bytes: int
+    """0 where there is no disk tier."""
     saved: int
     """Copied from the device to host memory."""
     written: int

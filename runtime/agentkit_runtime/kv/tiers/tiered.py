@@ -196,6 +196,7 @@ class HostAndDiskTiers:
             host_max_bytes=self._host.n_blocks * self._block_bytes,
             disk_blocks=len(disk) if disk is not None else 0,
             disk_bytes=disk.n_bytes if disk is not None else 0,
+            disk_max_bytes=disk.max_bytes if disk is not None else 0,
             saved=counters.saved,
             written=disk.written if disk is not None else 0,
             written_bytes=disk.written_bytes if disk is not None else 0,

@@ -26,18 +26,11 @@ export class Memory {
   }
 
   host(tiers) {
-    const free = Math.max(0, tiers.host_max_bytes - tiers.host_bytes);
-    const parts = [
-      { name: "kept", n: tiers.host_bytes, colour: "c1", text: `${bytes(tiers.host_bytes)} (${count(tiers.host_blocks * BLOCK_TOKENS)} tokens)` },
-      { name: "free", n: free, colour: "c0", text: bytes(free) },
-    ];
-    return tier("Host memory", `${bytes(tiers.host_max_bytes)}`, parts, tiers.host_max_bytes);
+    return behind("Host memory", tiers.host_blocks, tiers.host_bytes, tiers.host_max_bytes);
   }
 
   disk(tiers) {
-    const text = `${bytes(tiers.disk_bytes)} (${count(tiers.disk_blocks * BLOCK_TOKENS)} tokens)`;
-    const parts = tiers.disk_blocks ? [{ name: "kept", n: 1, colour: "c1", text }] : [];
-    return tier("Disk", tiers.disk_blocks ? "" : "empty, or not used", parts, 1);
+    return behind("Disk", tiers.disk_blocks, tiers.disk_bytes, tiers.disk_max_bytes);
   }
 
   traffic(tiers) {
@@ -45,6 +38,15 @@ export class Memory {
     const failed = tiers.failures ? ` ${counted(tiers.failures, "failure")}.` : "";
     return h("p", { class: failed ? "bad-text" : "muted", text: text + failed });
   }
+}
+
+/** A tier behind the pool, as full as it is of what it may take. On disk other models' files count, too. */
+function behind(name, blocks, used, most) {
+  if (!most) return tier(name, "not used", [], 1);
+  const kept = `${bytes(used)} (${percent(used / most)}), ${count(blocks * BLOCK_TOKENS)} tokens`;
+  const free = Math.max(0, most - used);
+  const parts = [{ name: "kept", n: used, colour: "c1", text: kept }, { name: "free", n: free, colour: "c0", text: bytes(free) }];
+  return tier(name, bytes(most), parts, most);
 }
 
 function tier(name, what, parts, total) {
