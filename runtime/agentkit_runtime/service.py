@@ -251,7 +251,12 @@ class ChatService:
     ) -> ChatStream:
         generation = self._loaded.engine.submit(generate)
         names = prepared.callable_names
-        parser = ToolCallParser(self._format, callable_names=names) if names else None
+        parameters = {tool.name: tool.parameters for tool in request.tools if tool.name in names}
+        parser = (
+            ToolCallParser(self._format, callable_names=names, parameters=parameters)
+            if names
+            else None
+        )
 
         def remember(reply: ReplyAssembler) -> None:
             self._remember(request, prepared, reply)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.argument_pairs import without_escapes
 from agentkit_runtime.text.front import (
     NO_FRONT,
     CheckedTools,
@@ -29,7 +30,7 @@ from agentkit_runtime.text.reasoning import opens_reasoning, reasoning_tags
 from agentkit_runtime.text.recent import Recent
 from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.template import TEMPLATE_OPTIONS, ChatTemplate
-from agentkit_runtime.text.template_json import VerbatimJson
+from agentkit_runtime.text.template_json import NamedArguments, VerbatimJson
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
 from agentkit_runtime.text.tool_prompt import tool_response, with_tools
@@ -97,6 +98,8 @@ class Renderer:
         self.template = template
         self.traits = template.traits
         self.tool_format = tool_format or tool_format_for(template)
+        self._names_arguments = self.tool_format.name == "tags"
+        """Whether the template writes each argument by itself."""
         self._used_by_template = noncharacters_in([template.source])
         self._tools: Recent[tuple[str, str], CheckedTools] = Recent(_KEPT_TOOLSETS)
 
@@ -207,6 +210,8 @@ class Renderer:
         """Check and mark what is new; the mark is one that no text of the request has."""
         n_known = len(known.messages)
         new = messages[n_known:]
+        if self._names_arguments:
+            new = tuple(map(_without_escapes, new))
         used = known.noncharacters | checked_texts(new, n_known)
         mark = free_mark(used | used_by_tools | self._used_by_template)
         if known.mark not in (None, mark):
@@ -272,7 +277,8 @@ class Renderer:
         return [_template_tool(tool) for tool in tools] or None
 
     def _template_call(self, call: ChatToolCall) -> Mapping[str, object]:
-        function = {"name": call.name, "arguments": VerbatimJson(call.arguments)}
+        shown = NamedArguments if self._names_arguments else VerbatimJson
+        function = {"name": call.name, "arguments": shown(call.arguments)}
         return {"id": self._call_id(call.id), "type": "function", "function": function}
 
     def _call_id(self, call_id: str) -> str:
@@ -280,6 +286,16 @@ class Renderer:
         if self.tool_format.trigger != "[TOOL_CALLS]" or (len(call_id) == 9 and call_id.isalnum()):
             return call_id
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]
+
+
+def _without_escapes(message: ChatMessage) -> ChatMessage:
+    """What is escaped in JSON must not become a special token where the template writes it out."""
+    if not message.tool_calls:
+        return message
+    calls = tuple(
+        replace(call, arguments=without_escapes(call.arguments)) for call in message.tool_calls
+    )
+    return replace(message, tool_calls=calls)
 
 
 def _template_tool(tool: ChatTool) -> Mapping[str, object]:

@@ -15,7 +15,7 @@ from typing import Literal
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.common import n_common
 from agentkit_runtime.text.template import ChatTemplate
-from agentkit_runtime.text.template_json import VerbatimJson
+from agentkit_runtime.text.template_json import NamedArguments
 from agentkit_runtime.text.tool_formats import tool_format_for
 
 RewriteKind = Literal["reply", "space", "thinking", "call", "tools", "date"]
@@ -160,7 +160,7 @@ def _user(text: str) -> _Message:
 
 
 def _calling() -> _Message:
-    function = {"name": "probe", "arguments": VerbatimJson(_ARGUMENTS)}
+    function = {"name": "probe", "arguments": NamedArguments(_ARGUMENTS)}
     call = {"id": "abcdefghi", "type": "function", "function": function}
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 

@@ -1,10 +1,12 @@
-"""`tojson` of chat templates, which leaves text that a model generated exactly as it was."""
+"""What chat templates get of a call's arguments: text that a model generated, exactly as it was."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+
+from agentkit_runtime.text.argument_pairs import argument_pairs, text_of
 
 
 class VerbatimJson:
@@ -26,6 +28,34 @@ class VerbatimJson:
 
     def __radd__(self, before: str) -> str:
         return before + self.text
+
+
+class NamedArguments(VerbatimJson, Mapping[str, object]):
+    """Arguments for templates that write each by itself; `tojson` leaves them as they were.
+
+    A text is a `str`; every other value prints as its own JSON text.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        pairs = argument_pairs(text) or ()
+        self._values = {name: _value(value) for name, value in pairs}
+
+    def __getitem__(self, name: str) -> object:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def _value(text: str) -> object:
+    written = text_of(text)
+    return VerbatimJson(text) if written is None else written
 
 
 def to_json(

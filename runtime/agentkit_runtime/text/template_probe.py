@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentkit_runtime.errors import RequestRejected
-from agentkit_runtime.text.template_json import VerbatimJson
+from agentkit_runtime.text.template_json import NamedArguments
 
 
 class Renders(Protocol):
@@ -87,6 +87,9 @@ def shows_user_text(template: Renders) -> bool:
 _ARGUMENTS = '{"city":  "Oslo"}'
 """Two blanks after the colon: shows whether the template re-formats."""
 
+_TAGGED = "<parameter=city>\nOslo\n</parameter>"
+"""The same, from templates that write each argument by itself."""
+
 _TOOLS: tuple[Mapping[str, object], ...] = (
     {
         "type": "function",
@@ -112,7 +115,7 @@ def _assistant(text: str) -> Mapping[str, object]:
 
 
 def _calling() -> Mapping[str, object]:
-    function = {"name": "probe_weather", "arguments": VerbatimJson(_ARGUMENTS)}
+    function = {"name": "probe_weather", "arguments": NamedArguments(_ARGUMENTS)}
     call = {"id": "abcdefghi", "type": "function", "function": function}
     return {"role": "assistant", "content": "", "tool_calls": [call]}
 
@@ -126,7 +129,10 @@ def _shows_tools(template: Renders) -> bool:
     text = _attempt(template, messages, _TOOLS)
     return (
         text is not None
-        and _in_order(text, ["probeU1", _ARGUMENTS, "probeR1", "probeA1"])
+        and any(
+            _in_order(text, ["probeU1", arguments, "probeR1", "probeA1"])
+            for arguments in (_ARGUMENTS, _TAGGED)
+        )
         and "probeD1" in text
     )
 

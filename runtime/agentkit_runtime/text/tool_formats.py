@@ -8,9 +8,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from agentkit_runtime.text.notation import JsonNotation
+from agentkit_runtime.text.tag_notation import TagNotation
 from agentkit_runtime.text.template import ChatTemplate
 
-FormatName = Literal["hermes", "llama3", "mistral", "mistral_args", "deepseek", "deepseek31"]
+FormatName = Literal[
+    "hermes", "llama3", "mistral", "mistral_args", "deepseek", "deepseek31", "tags"
+]
+
+Notation = JsonNotation | TagNotation
+
+JSON = JsonNotation()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +27,12 @@ class ToolFormat:
 
     A message with calls is: content, `gap` if there is content, `opening`, the calls with
     `separator` between them, `closing`. Each call is `before`, a JSON object, `after`; with
-    `arguments_tag` the object is only the arguments, and the name and that tag stand before it.
+    `arguments_tag` it is `before`, the name, that tag, the arguments in `notation`, `after`.
     """
 
     name: FormatName
-    arguments_key: Literal["arguments", "parameters"]
+    arguments_key: Literal["arguments", "parameters"] = "arguments"
+    notation: Notation = JSON
     trigger: str
     """Generated text that contains this has begun a call."""
     opening: str = ""
@@ -39,8 +48,9 @@ class ToolFormat:
     """Stands between a call's name and its arguments, where they are not one JSON object."""
 
     def call_text(self, name: str, arguments: str) -> str:
-        """One call. `arguments` is JSON text and is not changed."""
-        return f"{self.before}{self.head(name)}{self.arguments_tag}{arguments}{self.tail}"
+        """One call. `arguments` is JSON text; where calls are JSON it is not changed."""
+        written = self.notation.written(arguments)
+        return f"{self.before}{self.head(name)}{self.arguments_tag}{written}{self.tail}"
 
     def calls_text(self, calls: Iterable[tuple[str, str]]) -> str:
         """All calls of a message, each a name and its arguments as JSON text."""
@@ -61,7 +71,6 @@ class ToolFormat:
 
 HERMES = ToolFormat(
     name="hermes",
-    arguments_key="arguments",
     trigger="<tool_call>",
     before="<tool_call>\n",
     after="\n</tool_call>",
@@ -81,7 +90,6 @@ LLAMA3 = ToolFormat(
 
 MISTRAL = ToolFormat(
     name="mistral",
-    arguments_key="arguments",
     trigger="[TOOL_CALLS]",
     opening="[TOOL_CALLS] [",
     separator=", ",
@@ -91,7 +99,6 @@ MISTRAL = ToolFormat(
 
 MISTRAL_ARGS = ToolFormat(
     name="mistral_args",
-    arguments_key="arguments",
     trigger="[TOOL_CALLS]",
     before="[TOOL_CALLS]",
     arguments_tag="[ARGS]",
@@ -101,7 +108,6 @@ MISTRAL_ARGS = ToolFormat(
 
 DEEPSEEK = ToolFormat(
     name="deepseek",
-    arguments_key="arguments",
     trigger="<｜tool▁calls▁begin｜>",
     opening="<｜tool▁calls▁begin｜>",
     before="<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
@@ -114,7 +120,6 @@ DEEPSEEK = ToolFormat(
 
 DEEPSEEK31 = ToolFormat(
     name="deepseek31",
-    arguments_key="arguments",
     trigger="<｜tool▁calls▁begin｜>",
     opening="<｜tool▁calls▁begin｜>",
     before="<｜tool▁call▁begin｜>",
@@ -124,10 +129,25 @@ DEEPSEEK31 = ToolFormat(
 )
 """The same marks around a name and the bare arguments: DeepSeek since V3.1."""
 
+TAGS = ToolFormat(
+    name="tags",
+    notation=TagNotation(),
+    trigger="<tool_call>",
+    before="<tool_call>\n<function=",
+    arguments_tag=">\n",
+    after="</function>\n</tool_call>",
+    separator="\n",
+    gap="\n\n",
+)
+"""`<tool_call>` around a tag for the name and one for each argument: Qwen3-Coder and later ones."""
+
 TOOL_FORMATS: Mapping[FormatName, ToolFormat] = MappingProxyType(
     {
         tool_format.name: tool_format
-        for tool_format in (HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS, DEEPSEEK, DEEPSEEK31)
+        for tool_format in (
+            *(HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS),
+            *(DEEPSEEK, DEEPSEEK31, TAGS),
+        )
     }
 )
 
@@ -141,6 +161,8 @@ def tool_format_for(template: ChatTemplate) -> ToolFormat:
         return DEEPSEEK if "```json" in template.source else DEEPSEEK31
     if not template.traits.supports_tools:
         return HERMES
+    if "<function=" in template.source and "<parameter=" in template.source:
+        return TAGS
     if "[TOOL_CALLS]" in template.source:
         return MISTRAL_ARGS if "[ARGS]" in template.source else MISTRAL
     if "<tool_call>" not in template.source and '"parameters"' in template.source:

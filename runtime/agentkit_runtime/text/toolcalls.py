@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Set
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping, Set
+from types import MappingProxyType
 from typing import Literal, assert_never
 
 from agentkit_runtime.chat import ChatEvent, ContentDelta, ToolCallArguments, ToolCallStart
-from agentkit_runtime.text.json_extent import JsonExtent
-from agentkit_runtime.text.partial_match import SPACE, Part, PartialMatch, Pattern, literal, quoted
+from agentkit_runtime.text.call_shapes import shape_of
+from agentkit_runtime.text.partial_match import PartialMatch
 from agentkit_runtime.text.reasoning import partial_end
 from agentkit_runtime.text.tool_formats import (
     DEEPSEEK,
@@ -21,6 +20,7 @@ from agentkit_runtime.text.tool_formats import (
     LLAMA3,
     MISTRAL,
     MISTRAL_ARGS,
+    TAGS,
     TOOL_FORMATS,
     FormatName,
     ToolFormat,
@@ -34,6 +34,7 @@ __all__ = [
     "LLAMA3",
     "MISTRAL",
     "MISTRAL_ARGS",
+    "TAGS",
     "TOOL_FORMATS",
     "FormatName",
     "ToolCallParser",
@@ -48,7 +49,8 @@ class ToolCallParser:
     How the text is split makes no difference to what the events add up to. A call is announced as
     soon as its name is known, then its arguments follow as they come, exactly as generated. Text
     that begins like a call and turns out not to be one comes out as content. A call that the end of
-    the text cuts off inside its arguments stays announced, and `is_unfinished` says so.
+    the text cuts off inside its arguments stays announced, and `is_unfinished` says so. One whose
+    arguments turn into something else stays announced, too; that is content.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ToolCallParser:
         tool_format: ToolFormat,
         *,
         callable_names: Set[str] | None = None,
+        parameters: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
         new_id: Callable[[], str] | None = None,
     ) -> None:
         """A parser at the start of a reply.
@@ -65,16 +68,19 @@ class ToolCallParser:
             callable_names: tools that may be called; a call of another one is content. The grammar
                 cannot see to that alone: white space before or inside a call keeps it asleep. None
                 takes any name.
+            parameters: the tools' schemas by name; some formats do not tell texts from numbers.
             new_id: makes the calls' ids; by default they are random.
         """
         self._callable_names = callable_names
-        self._shape = _shape(tool_format.name)
+        self._parameters = parameters
+        self._notation = tool_format.notation
+        self._shape = shape_of(tool_format.name)
         self._new_id = new_id or _random_id
         self._state: _State = "content" if self._shape.marker else "head"
         self._held = ""
         self._opening = ""
         """What led into the call in the making; given back as content if it is none."""
-        self._arguments = JsonExtent()
+        self._arguments = self._notation.reader({})
         self._index = 0
 
     @property
@@ -100,7 +106,10 @@ class ToolCallParser:
                 return _content(self._opening + held)
             case "between":
                 return _content(held) if held.strip() else []
-            case "tail" | "arguments":
+            case "arguments":
+                text = self._arguments.cut(held)
+                return [ToolCallArguments(index=self._index, text=text)] if text else []
+            case "tail":
                 # Closing brackets of a call whose arguments are whole are not text.
                 return []
             case _:
@@ -156,7 +165,8 @@ class ToolCallParser:
             return True
         events.append(ToolCallStart(index=self._index, id=self._new_id(), name=name))
         self._held = self._held[found.end() :]
-        self._arguments, self._state = JsonExtent(), "arguments"
+        self._arguments = self._notation.reader(self._parameters.get(name, {}))
+        self._state = "arguments"
         return True
 
     def _called_name(self, head: re.Match[str]) -> str | None:
@@ -166,14 +176,14 @@ class ToolCallParser:
         return name if self._callable_names is None or name in self._callable_names else None
 
     def _read_arguments(self, events: list[ChatEvent]) -> bool:
-        end = self._arguments.feed(self._held)
-        text = self._held if end is None else self._held[:end]
-        events.append(ToolCallArguments(index=self._index, text=text))
-        self._held = self._held[len(text) :]
-        if end is None:
+        read = self._arguments.read(self._held)
+        if read.json:
+            events.append(ToolCallArguments(index=self._index, text=read.json))
+        self._held = self._held[read.n_chars :]
+        if read.state == "more":
             return False
         self._index += 1
-        self._state = "tail"
+        self._state = "tail" if read.state == "end" else "content"
         return True
 
     def _read_tail(self) -> bool:
@@ -220,122 +230,6 @@ class ToolCallParser:
 
 _State = Literal["content", "head", "arguments", "tail", "between"]
 _MAX_SPACE = 64
-_MAX_NAME_CHARS = 256
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
-    """What a format's calls look like to the parser: white space is free, where JSON's is."""
-
-    marker: str
-    """Text that begins a call; empty if only a whole message can be one."""
-    gap: str = ""
-    """Belongs to the marker if it stands before it."""
-    first_head: Pattern
-    """From behind the marker up to the arguments."""
-    tails: tuple[Pattern, ...]
-    """From behind the arguments to the end of the call."""
-    next_head: Pattern | None = None
-    list_end: Pattern | None = None
-    has_json_names: bool = True
-
-
-@cache
-def _shape(name: FormatName) -> _Shape:
-    head = _head_parts()
-    close = [SPACE, *literal("}")]
-    match name:
-        case "hermes":
-            return _Shape(
-                marker="<tool_call>",
-                gap="\n",
-                first_head=Pattern(head),
-                tails=(Pattern([*close, SPACE, *literal("</tool_call>")]),),
-            )
-        case "llama3":
-            return _Shape(marker="", first_head=Pattern(head), tails=(Pattern(close),))
-        case "mistral":
-            identified = [
-                *[SPACE, *literal(","), SPACE, *literal('"id"'), SPACE, *literal(":"), SPACE],
-                *quoted("id", _MAX_NAME_CHARS),
-            ]
-            return _Shape(
-                marker="[TOOL_CALLS]",
-                first_head=Pattern([SPACE, *literal("["), *head]),
-                tails=(Pattern(close), Pattern([*identified, *close])),
-                next_head=Pattern([SPACE, *literal(","), *head]),
-                list_end=Pattern([SPACE, *literal("]")]),
-            )
-        case "mistral_args":
-            return _Shape(
-                marker="[TOOL_CALLS]",
-                first_head=Pattern(_tagged_head_parts()),
-                tails=(Pattern([]),),
-                has_json_names=False,
-            )
-        case "deepseek":
-            tag = [SPACE, *literal("```json"), SPACE, _OBJECT]
-            block_end = [SPACE, *literal("```"), SPACE]
-            kind = Part("[a-z_]{1,32}", "[a-z_]{0,32}")
-            return _deepseek_shape([kind, *literal(_SEP), _line(), *tag], block_end)
-        case "deepseek31":
-            return _deepseek_shape([_line(), *literal(_SEP), SPACE, _OBJECT], [SPACE])
-        case _:
-            assert_never(name)
-
-
-_SEP = "<｜tool▁sep｜>"
-_OBJECT = Part(r"(?=\{)", "")
-"""Right in front of the arguments."""
-
-
-def _line() -> Part:
-    """A tool's name, up to a line's end or a mark."""
-    letters = r"[^<\x00-\x1f]"
-    return Part(
-        rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
-    )
-
-
-def _deepseek_shape(head: list[Part], block_end: list[Part]) -> _Shape:
-    begin = [SPACE, *literal("<｜tool▁call▁begin｜>"), *head]
-    return _Shape(
-        marker="<｜tool▁calls▁begin｜>",
-        first_head=Pattern(begin),
-        tails=(Pattern([*block_end, *literal("<｜tool▁call▁end｜>")]),),
-        next_head=Pattern(begin),
-        list_end=Pattern([SPACE, *literal("<｜tool▁calls▁end｜>")]),
-        has_json_names=False,
-    )
-
-
-def _head_parts() -> list[Part]:
-    """`{"name": "...", "arguments": ` up to the brace that opens the arguments."""
-    keys = (*literal('"'), Part("(?:arguments|parameters)", _beginnings()), *literal('"'))
-    return [
-        *[SPACE, *literal("{"), SPACE, *literal('"name"'), SPACE, *literal(":"), SPACE],
-        *[*quoted("name", _MAX_NAME_CHARS), SPACE, *literal(","), SPACE],
-        *[*keys, SPACE, *literal(":"), SPACE, _OBJECT],
-    ]
-
-
-def _tagged_head_parts() -> list[Part]:
-    """`name[ARGS]`, in some versions with an id: `name[CALL_ID]abcdefghi[ARGS]`."""
-    tag, inside = "[CALL_ID]", "[a-zA-Z0-9]"
-    begun = "|".join(re.escape(tag[:k]) for k in range(len(tag)))
-    identified = Part(
-        rf"(?:{re.escape(tag)}{inside}{{9}})?", rf"(?:{begun}|{re.escape(tag)}{inside}{{0,9}})"
-    )
-    letters = r"[^\[\]\x00-\x1f]"
-    name = Part(
-        rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
-    )
-    return [SPACE, name, identified, *literal("[ARGS]"), SPACE, _OBJECT]
-
-
-def _beginnings() -> str:
-    words = ("arguments", "parameters")
-    return f"(?:{'|'.join(word[:k] for word in words for k in range(len(word) + 1))})"
 
 
 def _first(results: list[PartialMatch]) -> PartialMatch:

@@ -85,6 +85,47 @@ REFORMATTING = """\
 """
 """Knows tools, but does not replay a call's arguments as they were."""
 
+CODER = """\
+{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}
+{%- for tool in tools or [] %}
+    {{- '\\n<function>\\n<name>' ~ tool.function.name ~ '</name>' }}
+    {{- '\\n<description>' ~ tool.function.description ~ '</description>' }}
+    {%- for name, value in tool.function.parameters.properties | default({}) | items %}
+        {{- '\\n<parameter>' ~ name ~ ' ' ~ (value | tojson) ~ '</parameter>' }}
+    {%- endfor %}
+    {{- '\\n</function>' }}
+{%- endfor %}
+{{- '<|im_end|>\\n' }}
+{%- for message in messages %}
+    {%- if message.role == 'user' %}
+        {{- '<|im_start|>user\\n' + message.content + '<|im_end|>\\n' }}
+    {%- elif message.role == 'assistant' %}
+        {{- '<|im_start|>assistant' }}
+        {%- if message.content | trim %}{{- '\\n' + message.content | trim }}{%- endif %}
+        {%- for call in message.tool_calls or [] %}
+            {%- if loop.first and message.content | trim %}{{- '\\n' }}{%- endif %}
+            {{- '\\n<tool_call>\\n<function=' + call.function.name + '>\\n' }}
+            {%- for name, value in call.function.arguments | items %}
+                {{- '<parameter=' + name + '>\\n' }}
+                {{- value if value is string else value | PRINTED }}
+                {{- '\\n</parameter>\\n' }}
+            {%- endfor %}
+            {{- '</function>\\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\\n' }}
+    {%- elif message.role == 'tool' %}
+        {{- '<|im_start|>user\\n<tool_response>\\n' + message.content }}
+        {{- '\\n</tool_response>\\n<|im_end|>\\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""Qwen3-Coder's calls: a tag for each argument."""
+
+CODER, CODER_JSON = CODER.replace("PRINTED", "string"), CODER.replace("PRINTED", "tojson")
+"""The first ones print what is no text with Python's `str`, later ones as JSON."""
+
 R1 = """\
 {%- set ns = namespace(is_result=false) %}
 {%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 import pytest
@@ -22,6 +23,24 @@ READ = ChatTool(
     parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
 )
 NOW = ChatTool(name="now", description="", parameters={})
+EDIT = ChatTool(
+    name="edit",
+    description="Edits a file.",
+    parameters={
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "pattern": "^[a-z/]+[.]py$"},
+            "text": {"type": "string"},
+            "line": {"type": "integer"},
+            "mode": {"enum": ["insert", "replace", None]},
+            "keep": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            "note": {"type": ["string", "null"]},
+            "more": {"type": "object", "properties": {"x": {"type": "array"}}},
+        },
+        "required": ["path", "text"],
+    },
+)
+TOOLS = (NOW, READ, EDIT)
 ASKED = (
     ChatMessage(role="system", content="Rules."),
     ChatMessage(role="user", content="What is in the file?"),
@@ -58,16 +77,18 @@ def replayed(
 ) -> None:
     """Generate the reply, send it back with results, and compare with what is cached."""
     renderer = Renderer(tokenizer, ChatTemplate(source))
-    asked = ChatRequest(messages=front, tools=(NOW, READ), parallel_tool_calls=True)
+    asked = ChatRequest(messages=front, tools=TOOLS, parallel_tool_calls=True)
     prompt = renderer.render(asked)
     grammar = compiler.compile_for(asked, renderer.tool_format)
     assert grammar is not None
     # Within the arguments, a mark's text is text.
     written = reply.replace(ODD, tokenizer.marker.mark(ODD, ESCAPE))
     generated = say_ids(grammar, tokenizer.encode_rendered(written, ESCAPE))
-    parser = ToolCallParser(renderer.tool_format)
+    parameters = {tool.name: tool.parameters for tool in asked.tools}
+    parser = ToolCallParser(renderer.tool_format, parameters=parameters)
     answer = as_message(parser.push(visible(tokenizer, generated)) + parser.finish())
     assert answer.tool_calls
+    assert all(isinstance(json.loads(call.arguments), dict) for call in answer.tool_calls)
     results = tuple(
         ChatMessage(role="tool", content="ok", tool_call_id=call.id) for call in answer.tool_calls
     )
@@ -143,3 +164,31 @@ def test_marks_that_are_tokens_are_generated_as_tokens_and_text_of_a_tool_stays_
     hostile = ChatMessage(role="user", content=f"{OPENING} is what I said")
     said = renderer.render(ChatRequest(messages=(hostile,)))
     assert marked.encode_rendered(OPENING, None)[0] not in said.ids
+
+
+NOTHING = "<tool_call>\n<function=now>\n</function>\n</tool_call>"
+EDITED = (
+    "<tool_call>\n<function=edit>\n"
+    "<parameter=path>\nsrc/a.py\n</parameter>\n"
+    '<parameter=text>\n\n  def f():\n    """\\d </parameter> <b>東京</b>"""\n\n</parameter>\n'
+    "<parameter=line>\n12\n</parameter>\n"
+    "<parameter=mode>\nreplace\n</parameter>\n"
+    "<parameter=keep>\ntrue\n</parameter>\n"
+    "<parameter=note>\nnull\n</parameter>\n"
+    '<parameter=more>\n{"x": [1, "<b>", null, 2.5]}\n</parameter>\n'
+    "</function>\n</tool_call>"
+)
+SHORT = (
+    "<tool_call>\n<function=edit>\n<parameter=path>\na.py\n</parameter>\n"
+    "<parameter=text>\n\n</parameter>\n<parameter=note>\n12\n</parameter>\n</function>\n</tool_call>"
+)
+
+
+@pytest.mark.parametrize("source", [templates.CODER, templates.CODER_JSON])
+@pytest.mark.parametrize(
+    "reply", [NOTHING, EDITED, f"Let me see.\n\n{SHORT}\n{NOTHING}", f"{EDITED}\n{SHORT}"]
+)
+def test_calls_between_tags_are_replayed_as_they_were_generated(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler, reply: str, source: str
+) -> None:
+    replayed(smollm2, smollm2_compiler, source, reply, ASKED)

@@ -24,7 +24,8 @@ from agentkit_runtime.chat import (
     ToolName,
 )
 from agentkit_runtime.errors import RequestRejected, RuntimeFault
-from agentkit_runtime.text.grammar import MAX_PARALLEL_CALLS, GrammarCompiler
+from agentkit_runtime.text.grammar import GrammarCompiler
+from agentkit_runtime.text.reply_rules import MAX_PARALLEL_CALLS
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.toolcalls import (
     HERMES,
@@ -98,7 +99,8 @@ def accepts(tokenizer: Tokenizer, grammar: Grammar, text: str) -> bool:
 
 
 def calls_in(text: str, tool_format: ToolFormat) -> list[tuple[str, str]]:
-    parser = ToolCallParser(tool_format)
+    parameters = {tool.name: tool.parameters for tool in TOOLS}
+    parser = ToolCallParser(tool_format, parameters=parameters)
     events: list[ChatEvent] = parser.push(text) + parser.finish()
     calls: list[tuple[str, str]] = []
     for event in events:

@@ -18,6 +18,7 @@ from agentkit_runtime.text.toolcalls import (
     LLAMA3,
     MISTRAL,
     MISTRAL_ARGS,
+    TAGS,
     TOOL_FORMATS,
     ToolCallParser,
     ToolFormat,
@@ -25,6 +26,7 @@ from agentkit_runtime.text.toolcalls import (
 )
 from tests.runtime.text import templates
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 Folded = tuple[str, list[tuple[str, str]]]
 A = '{"city": "Oslo", "n": [1, {"x": "}]{\\"\\\\"}]}'
 HERMES_A = f'<tool_call>\n{{"name": "weather", "arguments": {A}}}\n</tool_call>'
@@ -37,6 +39,11 @@ FENCED_A = (
 FENCED_B = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
 BARE_A = f"<｜tool▁call▁begin｜>weather<｜tool▁sep｜>{A}<｜tool▁call▁end｜>"
 BARE_B = "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+TAGGED_A = (
+    '<tool_call>\n<function=weather>\n<parameter=city>\nOslo "C"\n\n\n</parameter>\n'
+    "<parameter=n>\n[1, 2]\n</parameter>\n</function>\n</tool_call>"
+)
+TAGGED_B = "<tool_call>\n<function=now>\n</function>\n</tool_call>"
 
 CASES: list[tuple[ToolFormat, str, Folded]] = [
     (HERMES, "", ("", [])),
@@ -134,11 +141,33 @@ CASES: list[tuple[ToolFormat, str, Folded]] = [
     ),
     (DEEPSEEK31, f"{BEGIN}{BARE_A.partition(A)[0]}{A[:3]}", ("", [("weather", A[:3])])),
     (DEEPSEEK31, f"{BEGIN}{FENCED_A}{END}", (f"{BEGIN}{FENCED_A}{END}", [])),
+    (TAGS, TAGGED_A, ("", [("weather", '{"city": "Oslo \\"C\\"\\n\\n", "n": [1, 2]}')])),
+    (TAGS, f"Let me see.\n\n{TAGGED_B}\n{TAGGED_B}", ("Let me see.", [("now", "{}")] * 2)),
+    (TAGS, f"Let me see.\n{TAGGED_B}", ("Let me see.\n", [("now", "{}")])),
+    (
+        TAGS,
+        "<tool_call><function=f><parameter=city>x\ny</parameter><parameter=city>\n</parameter>"
+        "</function></tool_call> so",
+        (" so", [("f", '{"city": "x\\ny", "city": ""}')]),
+    ),
+    (
+        TAGS,
+        "<tool_call>\n<function=f>\n<parameter=a>\n7\n</parameter>\n<parameter=b>\nseven\n"
+        "</parameter>\n<parameter=c>\nNaN\n</parameter>\n</function>\n</tool_call>",
+        ("", [("f", '{"a": 7, "b": "seven", "c": "NaN"}')]),
+    ),
+    (TAGS, HERMES_A, (HERMES_A, [])),
+    (TAGS, "<tool_call>\n<function=f", ("<tool_call>\n<function=f", [])),
+    # Cut off, or turned into something else, inside the arguments.
+    (TAGS, "<tool_call>\n<function=f>\n<param", ("", [("f", "")])),
+    (TAGS, "<tool_call>\n<function=f>\n<parameter=a>\n[1, 2", ("", [("f", '{"a": ')])),
+    (TAGS, f"{TAGGED_A.partition('C')[0]}", ("", [("weather", '{"city": "Oslo \\"')])),
+    (TAGS, "<tool_call>\n<function=f>\nOslo\n</function>", ("\nOslo\n</function>", [("f", "")])),
 ]
 
 
 def parse(tool_format: ToolFormat, pieces: Iterable[str]) -> list[ChatEvent]:
-    parser = ToolCallParser(tool_format)
+    parser = ToolCallParser(tool_format, parameters=dict.fromkeys(("f", "weather"), CITY))
     return [event for piece in pieces for event in parser.push(piece)] + parser.finish()
 
 
@@ -205,6 +234,11 @@ FRAGMENTS = st.lists(
             "\n```<｜tool▁call▁end｜>",
             "<｜tool▁call▁end｜>",
             "<｜tool▁calls▁end｜>",
+            "<tool_call>\n<function=f>\n",
+            "<parameter=city>\n",
+            "<parameter=n>",
+            "\n</parameter>",
+            "</function>\n</tool_call>",
             "x",
         ]
     ),
@@ -271,6 +305,9 @@ def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None
     assert tool_format_for(ChatTemplate(templates.R1)) is DEEPSEEK
     assert tool_format_for(ChatTemplate(templates.DISTILLED)) is DEEPSEEK
     assert tool_format_for(ChatTemplate(templates.V31)) is DEEPSEEK31
+    assert tool_format_for(ChatTemplate(templates.CODER)) is TAGS
+    native = (templates.R1, templates.V31, templates.CODER)
+    assert all(ChatTemplate(source).traits.supports_tools for source in native)
 
 
 FORBIDDEN = [

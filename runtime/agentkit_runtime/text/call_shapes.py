@@ -1,0 +1,134 @@
+"""What calls of each format look like to the parser."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import assert_never
+
+from agentkit_runtime.text.partial_match import SPACE, Part, Pattern, literal, quoted
+from agentkit_runtime.text.tool_formats import FormatName
+
+_MAX_NAME_CHARS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallShape:
+    """What a format's calls look like to the parser: white space is free, where JSON's is."""
+
+    marker: str
+    """Text that begins a call; empty if only a whole message can be one."""
+    gap: str = ""
+    """Belongs to the marker if it stands before it."""
+    first_head: Pattern
+    """From behind the marker up to the arguments."""
+    tails: tuple[Pattern, ...]
+    """From behind the arguments to the end of the call."""
+    next_head: Pattern | None = None
+    list_end: Pattern | None = None
+    has_json_names: bool = True
+
+
+@cache
+def shape_of(name: FormatName) -> CallShape:
+    """What calls of a format look like."""
+    head = _head_parts()
+    close = [SPACE, *literal("}")]
+    match name:
+        case "hermes":
+            return CallShape(
+                marker="<tool_call>",
+                gap="\n",
+                first_head=Pattern(head),
+                tails=(Pattern([*close, SPACE, *literal("</tool_call>")]),),
+            )
+        case "llama3":
+            return CallShape(marker="", first_head=Pattern(head), tails=(Pattern(close),))
+        case "mistral":
+            identified = [
+                *[SPACE, *literal(","), SPACE, *literal('"id"'), SPACE, *literal(":"), SPACE],
+                *quoted("id", _MAX_NAME_CHARS),
+            ]
+            return CallShape(
+                marker="[TOOL_CALLS]",
+                first_head=Pattern([SPACE, *literal("["), *head]),
+                tails=(Pattern(close), Pattern([*identified, *close])),
+                next_head=Pattern([SPACE, *literal(","), *head]),
+                list_end=Pattern([SPACE, *literal("]")]),
+            )
+        case "mistral_args":
+            return CallShape(
+                marker="[TOOL_CALLS]",
+                first_head=Pattern(_tagged_head_parts()),
+                tails=(Pattern([]),),
+                has_json_names=False,
+            )
+        case "tags":
+            close = [SPACE, *literal("</function>"), SPACE, *literal("</tool_call>")]
+            return CallShape(
+                marker="<tool_call>",
+                gap="\n\n",
+                first_head=Pattern([SPACE, *literal("<function="), _name(">"), *literal(">")]),
+                tails=(Pattern(close),),
+                has_json_names=False,
+            )
+        case "deepseek":
+            tag = [SPACE, *literal("```json"), SPACE, _OBJECT]
+            block_end = [SPACE, *literal("```"), SPACE]
+            kind = Part("[a-z_]{1,32}", "[a-z_]{0,32}")
+            return _deepseek_shape([kind, *literal(_SEP), _name("<"), *tag], block_end)
+        case "deepseek31":
+            return _deepseek_shape([_name("<"), *literal(_SEP), SPACE, _OBJECT], [SPACE])
+        case _:
+            assert_never(name)
+
+
+_SEP = "<｜tool▁sep｜>"
+_OBJECT = Part(r"(?=\{)", "")
+"""Right in front of the arguments."""
+
+
+def _name(ends: str) -> Part:
+    """A tool's name, up to the end of the line or one of these characters."""
+    letters = rf"[^{re.escape(ends)}\x00-\x1f]"
+    return Part(
+        rf"(?P<name>{letters}{{1,{_MAX_NAME_CHARS}}})", rf"{letters}{{0,{_MAX_NAME_CHARS}}}"
+    )
+
+
+def _deepseek_shape(head: list[Part], block_end: list[Part]) -> CallShape:
+    begin = [SPACE, *literal("<｜tool▁call▁begin｜>"), *head]
+    return CallShape(
+        marker="<｜tool▁calls▁begin｜>",
+        first_head=Pattern(begin),
+        tails=(Pattern([*block_end, *literal("<｜tool▁call▁end｜>")]),),
+        next_head=Pattern(begin),
+        list_end=Pattern([SPACE, *literal("<｜tool▁calls▁end｜>")]),
+        has_json_names=False,
+    )
+
+
+def _head_parts() -> list[Part]:
+    """`{"name": "...", "arguments": ` up to the brace that opens the arguments."""
+    keys = (*literal('"'), Part("(?:arguments|parameters)", _beginnings()), *literal('"'))
+    return [
+        *[SPACE, *literal("{"), SPACE, *literal('"name"'), SPACE, *literal(":"), SPACE],
+        *[*quoted("name", _MAX_NAME_CHARS), SPACE, *literal(","), SPACE],
+        *[*keys, SPACE, *literal(":"), SPACE, _OBJECT],
+    ]
+
+
+def _tagged_head_parts() -> list[Part]:
+    """`name[ARGS]`, in some versions with an id: `name[CALL_ID]abcdefghi[ARGS]`."""
+    tag, inside = "[CALL_ID]", "[a-zA-Z0-9]"
+    begun = "|".join(re.escape(tag[:k]) for k in range(len(tag)))
+    identified = Part(
+        rf"(?:{re.escape(tag)}{inside}{{9}})?", rf"(?:{begun}|{re.escape(tag)}{inside}{{0,9}})"
+    )
+    return [SPACE, _name("[]"), identified, *literal("[ARGS]"), SPACE, _OBJECT]
+
+
+def _beginnings() -> str:
+    words = ("arguments", "parameters")
+    return f"(?:{'|'.join(word[:k] for word in words for k in range(len(word) + 1))})"
