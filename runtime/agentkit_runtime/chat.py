@@ -219,6 +219,8 @@ class ChatFinished:
     """The stop string that ended the answer."""
     late: bool = False
     """Whether the error is that the request's deadline passed."""
+    revoked: bool = False
+    """Whether the error is that the key it was asked with is let in no more."""
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     """All generated ids, those of an end of turn or a stop string included."""
 

@@ -5,6 +5,8 @@ site       what all endpoints of a server share
 caller     who sends a request: authentication and roles
 labels     session, tags, priority and deadline from headers
 answering  one way from a request to its events: gate, service, watchers
+answer     the answers to one request; standing: whether its key still holds; watches: who looks on
+turns      how many requests of a tenant are worked on in threads at a time
 failure    `ApiError`, before it has a dialect's shape; dialect: which shape at which path
 body_limit bodies that are too large or do not come; connections: those held open for nothing
 health     probes; starting: what is served before the model is; draining: the end of a server

@@ -10,30 +10,24 @@ so that quotas, limits and measurements hold for every endpoint alike.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import logging
-import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
-from weakref import WeakValueDictionary
 
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import Bounds, Caller
 from agentkit_runtime.api.labels import labelled
+from agentkit_runtime.api.standing import Standing
+from agentkit_runtime.api.turns import Turns
+from agentkit_runtime.api.watches import Watches
 from agentkit_runtime.chat import ChatEvent, ChatRequest
-from agentkit_runtime.reply import ChatStream, abort_all, merged
 from agentkit_runtime.types import Priority
 
 if TYPE_CHECKING:
     from agentkit_runtime.service import ChatService
-
-_LOG = logging.getLogger(__name__)
-
-_PREPARED_AT_A_TIME = max(2, min(32, (os.cpu_count() or 1) + 4) // 2)
-"""Requests of one tenant: half of asyncio's own threads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +41,18 @@ class Asked:
     caller: Caller
     chat: ChatRequest
     n: int
+    """Answers that are wanted: to `chat`; for gates, to all prompts."""
     headers: Mapping[str, str]
     """Of the request, names in lower case. Holds credentials: never to be written out."""
     began_s: float
     """On the server's monotonic clock."""
+    more: tuple[ChatRequest, ...] = ()
+    """Further prompts of the same request, for gates: all of them are let in, or none is."""
+
+    @property
+    def chats(self) -> tuple[ChatRequest, ...]:
+        """All prompts."""
+        return (self.chat, *self.more)
 
 
 class Watch(Protocol):
@@ -98,6 +100,13 @@ class Gate(Protocol):
             ApiError: 429 or 503, with `retry_after_s`.
         """
 
+    def look(self, caller: Caller) -> None:
+        """Let a request in that wants no answer, such as the tokens of a text.
+
+        Raises:
+            ApiError: 429, with `retry_after_s`.
+        """
+
 
 class OpenGate:
     """Lets everything in."""
@@ -105,6 +114,9 @@ class OpenGate:
     def enter(self, asked: Asked) -> Ticket:
         """Let it in."""
         return _NoTicket()
+
+    def look(self, caller: Caller) -> None:
+        """Let it in."""
 
 
 class _NoTicket:
@@ -127,65 +139,107 @@ class Answering:
     watchers: tuple[Watcher, ...] = ()
     clock: Callable[[], float] = time.monotonic
     _open: set[Answer] = field(default_factory=set, init=False, repr=False, compare=False)
-    _turns: WeakValueDictionary[str, asyncio.Semaphore] = field(
-        default_factory=WeakValueDictionary, init=False, repr=False, compare=False
-    )
-    """Of tenants that have requests on their way in; one event loop's."""
+    _turns: Turns = field(default_factory=Turns, init=False, repr=False, compare=False)
 
     async def open(
         self,
-        chat: ChatRequest,
+        chats: Sequence[ChatRequest],
         *,
         id: str,
         endpoint: str,
         caller: Caller,
         headers: Mapping[str, str],
         n: int = 1,
-    ) -> Answer:
-        """Start `n` answers. Whoever gets the `Answer` closes it.
+        caller_now: Callable[[], Caller] | None = None,
+    ) -> list[Answer]:
+        """Start `n` answers to each chat of a request. Whoever gets the `Answer`s closes them.
 
-        The tenant is the caller's, whatever `chat` says, and labels come from `headers` too.
+        The tenant is the caller's, whatever `chats` say, and labels come from `headers` too. The
+        gate is asked once for all: what is let in does not wait for itself.
+
+        Args:
+            chats: at least one.
+            id: the id in the answer.
+            endpoint: the route.
+            caller: who asks.
+            headers: of the request, names in lower case.
+            n: answers to each chat.
+            caller_now: authenticates once more; answers end when it raises.
 
         Raises:
             ApiError: the gate, or a header, says no.
             RequestRejected: the request can never run here.
             EngineStopped: the engine is closed.
         """
-        chat = _bounded(labelled(_of(chat, caller), headers), caller.bounds)
-        asked = Asked(
-            id=id,
-            endpoint=endpoint,
-            caller=caller,
-            chat=chat,
-            n=n,
-            headers=headers,
-            began_s=self.clock(),
-        )
-        watches = Watches(self.watchers, asked)
+        bounds, began_s = caller.bounds, self.clock()
+        asked = [
+            Asked(
+                id=id,
+                endpoint=endpoint,
+                caller=caller,
+                chat=_bounded(labelled(_of(chat, caller), headers), bounds),
+                n=n,
+                headers=headers,
+                began_s=began_s,
+            )
+            for chat in chats
+        ]
+        watches = [Watches(self.watchers, asked[0])]
         try:
-            ticket = self.gate.enter(asked)
+            place = _Place(self._enter(asked), len(asked))
         except BaseException as error:
-            watches.closed(error)
+            watches[0].closed(error)
             raise
-        try:
-            async with self._turn(caller.tenant):
-                streams = await self.service.open_many(chat, n)
-        except BaseException as error:
-            ticket.leave()
-            watches.closed(error)
-            raise
-        ticket.opened()
-        answer = Answer(chat, streams, ticket, watches, self._open.discard)
-        self._open.add(answer)
-        return answer
+        watches += (Watches(self.watchers, one) for one in asked[1:])
+        standing = None if caller_now is None else Standing(caller_now)
+        return await self._opened(asked, place, watches, standing)
 
-    def _turn(self, tenant: str) -> asyncio.Semaphore:
-        """Bounds how many of a tenant's requests are rendered and compiled at a time: that runs in
-        threads which all share, and a grammar can take seconds."""
-        turn = self._turns.get(tenant)
-        if turn is None:
-            turn = self._turns[tenant] = asyncio.Semaphore(_PREPARED_AT_A_TIME)
-        return turn
+    def _enter(self, asked: Sequence[Asked]) -> Ticket:
+        first, *others = asked
+        more = tuple(one.chat for one in others)
+        return self.gate.enter(dataclasses.replace(first, more=more, n=first.n * len(asked)))
+
+    async def _opened(
+        self,
+        asked: Sequence[Asked],
+        place: _Place,
+        watches: Sequence[Watches],
+        standing: Standing | None,
+    ) -> list[Answer]:
+        opened: list[Answer] = []
+        try:
+            for one, watch in zip(asked, watches, strict=True):
+                async with self._turns.of(one.caller.tenant):
+                    streams = await self.service.open_many(one.chat, one.n)
+                place.opened()
+                answer = Answer(one.chat, streams, place, watch, self._open.discard, standing)
+                self._open.add(answer)
+                opened.append(answer)
+        except BaseException as error:
+            for answer in opened:
+                answer.close(error)
+            for watch in watches[len(opened) :]:
+                place.leave()
+                watch.closed(error)
+            raise
+        return opened
+
+    @asynccontextmanager
+    async def looking(self, caller: Caller) -> AsyncIterator[None]:
+        """Let a request in that wants no answer, and give it a turn to be worked on.
+
+        Raises:
+            ApiError: the gate says no, or too many of the tenant's requests wait already.
+        """
+        self.gate.look(caller)
+        async with self.turn(caller):
+            yield
+
+    @asynccontextmanager
+    async def turn(self, caller: Caller) -> AsyncIterator[None]:
+        """A turn for work in threads on a request that the gate will see later."""
+        async with self._turns.of(caller.tenant):
+            yield
 
     def abort_all(self) -> int:
         """Abort all answers that run; each ends with an event that says so. Returns how many."""
@@ -195,101 +249,25 @@ class Answering:
         return len(answers)
 
 
-class Answer:
-    """The answers to one request while they are generated. Close it, however it ends."""
+class _Place:
+    """The place of a request behind the gate, until the last of its prompts leaves it."""
 
-    def __init__(
-        self,
-        chat: ChatRequest,
-        streams: Sequence[ChatStream],
-        ticket: Ticket,
-        watches: Watches,
-        on_close: Callable[[Answer], None],
-    ) -> None:
-        self.chat = chat
-        """What is answered: the caller's, labelled and bounded."""
-        self._streams = streams
+    def __init__(self, ticket: Ticket, n: int) -> None:
         self._ticket = ticket
-        self._watches = watches
-        self._on_close = on_close
-        self._closed = False
+        self._n_coming = self._n_inside = n
 
-    @property
-    def n(self) -> int:
-        """How many answers there are."""
-        return len(self._streams)
-
-    @property
-    def streams(self) -> Sequence[ChatStream]:
-        """The answers themselves, to look at: `events` reads them, `close` ends them."""
-        return self._streams
-
-    async def events(self) -> AsyncGenerator[tuple[int, ChatEvent], None]:
-        """The events of all answers as they come, each with its answer's rank."""
-        try:
-            async with aclosing(merged(self._streams)) as events:
-                async for index, event in events:
-                    self._ticket.event(index, event)
-                    self._watches.event(index, event)
-                    yield index, event
-        except Exception as error:
-            self.close(error)
-            raise
-
-    async def collect(self) -> list[list[ChatEvent]]:
-        """The events of each answer, all at once. Closes the answer, also when it is cancelled."""
-        answers: list[list[ChatEvent]] = [[] for _ in self._streams]
-        try:
-            async with aclosing(self.events()) as events:
-                async for index, event in events:
-                    answers[index].append(event)
-        finally:
-            self.close()
-        return answers
-
-    def abort(self) -> None:
-        """Stop what still runs; who reads the events is told so by their last one."""
-        abort_all(self._streams)
-
-    def close(self, failure: BaseException | None = None) -> None:
-        """Stop what still runs and give its place back. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._on_close(self)
-        abort_all(self._streams)
-        self._ticket.leave()
-        self._watches.closed(failure)
-
-
-class Watches:
-    """The watches of one request, as one. None of them can fail it."""
-
-    def __init__(self, watchers: Sequence[Watcher], asked: Asked) -> None:
-        self._watches: list[Watch] = []
-        for watcher in watchers:
-            with _logged():
-                self._watches.append(watcher.asked(asked))
+    def opened(self) -> None:
+        self._n_coming -= 1
+        if not self._n_coming:
+            self._ticket.opened()
 
     def event(self, index: int, event: ChatEvent) -> None:
-        """Tell all."""
-        for watch in self._watches:
-            with _logged():
-                watch.event(index, event)
+        self._ticket.event(index, event)
 
-    def closed(self, failure: BaseException | None) -> None:
-        """Tell all."""
-        for watch in self._watches:
-            with _logged():
-                watch.closed(failure)
-
-
-@contextmanager
-def _logged() -> Iterator[None]:
-    try:
-        yield
-    except Exception:  # measuring must not cost anybody an answer
-        _LOG.exception("a watcher of requests failed")
+    def leave(self) -> None:
+        self._n_inside -= 1
+        if not self._n_inside:
+            self._ticket.leave()
 
 
 def _of(chat: ChatRequest, caller: Caller) -> ChatRequest:

@@ -72,7 +72,10 @@ def from_fault(fault: RuntimeFault, wire_field: Callable[[str], str]) -> ApiErro
 
 
 def from_end(finished: ChatFinished) -> ApiError:
-    """An answer that ended as a failure: aborted by the server, late, or failed in the engine."""
+    """An answer that ended as a failure: its key was revoked, the server aborted it, it is late, or
+    the engine failed."""
+    if finished.revoked:
+        return ApiError(finished.error or "", status=401, code="invalid_api_key")
     if finished.reason == "abort":
         message = finished.error or "the generation was aborted by the server"
         return ApiError(message, status=503, code="aborted", retry_after_s=1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from agentkit_runtime.api.answering import Asked, Gate, Ticket
+from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.chat import ChatEvent
 
 
@@ -23,6 +24,11 @@ class Gates:
                 tickets.append(gate.enter(asked))
                 inside.callback(tickets[-1].leave)
             return Tickets(tickets, inside.pop_all())
+
+    def look(self, caller: Caller) -> None:
+        """Let a request in that wants no answer. Raises what the first gate raises."""
+        for gate in self._gates:
+            gate.look(caller)
 
 
 class Tickets:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from agentkit_runtime.api.answering import Answer, Answering
+from agentkit_runtime.api.answer import Answer
+from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatRequest
@@ -48,14 +50,26 @@ class Site:
 
     async def open(self, request: Request, chat: ChatRequest, *, id: str, n: int = 1) -> Answer:
         """Start `n` answers to `chat` for the sender of `request`; see `Answering.open`."""
+        (answer,) = await self.open_all(request, (chat,), id=id, n=n)
+        return answer
+
+    async def open_all(
+        self, request: Request, chats: Sequence[ChatRequest], *, id: str, n: int = 1
+    ) -> list[Answer]:
+        """The same for several prompts of one request: all of them, or none."""
         return await self.answering.open(
-            chat,
+            chats,
             id=id,
             endpoint=request.scope["route"].path,
             caller=require_user(request),
             headers=request.headers,
             n=n,
+            caller_now=request.state.caller_now,
         )
+
+    def looking(self, request: Request) -> AbstractAsyncContextManager[None]:
+        """Let in a request that wants no answer; see `Answering.looking`."""
+        return self.answering.looking(require_user(request))
 
 
 def new_id(prefix: str) -> str:

@@ -1,7 +1,8 @@
 """Tokens of texts and of requests: what routers and clients of vLLM ask for.
 
 `/tokenize` and `/detokenize` are vLLM's. The `render` endpoints answer the ids that the request
-with the same body would have, without running it: routers find cached prefixes by them.
+with the same body would have, without running it: routers find cached prefixes by them. All count
+among their tenant's requests a minute, as they take threads that answers are prepared in.
 """
 
 from __future__ import annotations
@@ -94,23 +95,14 @@ class TokenRoutes:
         self._check_model(body.model)
         if (body.prompt is None) == (body.messages is None):
             raise ApiError("send either prompt or messages", param="prompt")
-        if body.prompt is not None:
-            ids = await asyncio.to_thread(
-                service.ids_of_text, body.prompt, tenant=tenant, with_bos=body.add_special_tokens
-            )
-        else:
-            chat = ChatCompletionBody.model_construct(
-                model=self._site.model, messages=body.messages or [], tools=body.tools
-            )
-            ids = await self._chat_ids(chat, tenant)
-        pieces = service.tokenizer.token_bytes
+        async with self._site.looking(request):
+            ids = await self._ids_of(body, tenant)
+            texts = await asyncio.to_thread(self._texts, ids) if body.return_token_strs else None
         return {
             "count": len(ids),
             "max_model_len": service.context_tokens,
             "tokens": list(ids),
-            "token_strs": [pieces(token_id).decode("utf-8", errors="replace") for token_id in ids]
-            if body.return_token_strs
-            else None,
+            "token_strs": texts,
         }
 
     async def detokenize(self, body: DetokenizeBody, request: Request) -> Detokenized:
@@ -124,23 +116,43 @@ class TokenRoutes:
                 f"tokens has {beyond[0]}; this model's ids are 0 to {tokenizer.vocab_size - 1}",
                 param="tokens",
             )
-        text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special=False)
+        async with self._site.looking(request):
+            text = await asyncio.to_thread(tokenizer.decode, body.tokens, skip_special=False)
         return {"prompt": text}
 
     async def render_chat(self, body: ChatCompletionBody, request: Request) -> RenderedIds:
         """The ids of a chat completion's prompt."""
         tenant = require_user(request).tenant
         self._check_model(body.model)
-        return {"token_ids": list(await self._chat_ids(body, tenant))}
+        async with self._site.looking(request):
+            return {"token_ids": list(await self._chat_ids(body, tenant))}
 
     async def render_prompts(self, body: CompletionBody, request: Request) -> list[RenderedIds]:
         """The ids of each prompt of a completion."""
         tenant = require_user(request).tenant
         self._check_model(body.model)
-        prepared = await asyncio.to_thread(
-            decode_prompts, body, self._site.service, tenant=tenant, request_id="render"
-        )
+        async with self._site.looking(request):
+            prepared = await asyncio.to_thread(
+                decode_prompts, body, self._site.service, tenant=tenant, request_id="render"
+            )
         return [{"token_ids": list(prompt.ids)} for prompt, _ in prepared]
+
+    async def _ids_of(self, body: TokenizeBody, tenant: str) -> tuple[int, ...]:
+        if body.prompt is not None:
+            return await asyncio.to_thread(
+                self._site.service.ids_of_text,
+                body.prompt,
+                tenant=tenant,
+                with_bos=body.add_special_tokens,
+            )
+        chat = ChatCompletionBody.model_construct(
+            model=self._site.model, messages=body.messages or [], tools=body.tools
+        )
+        return await self._chat_ids(chat, tenant)
+
+    def _texts(self, ids: tuple[int, ...]) -> list[str]:
+        pieces = self._site.service.tokenizer.token_bytes
+        return [pieces(token_id).decode("utf-8", errors="replace") for token_id in ids]
 
     async def _chat_ids(self, body: ChatCompletionBody, tenant: str) -> tuple[int, ...]:
         chat: ChatRequest = decode_chat(body, request_id="render", service=self._site.service)

@@ -23,6 +23,7 @@ from agentkit_runtime.types import Priority
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.api.caller import Caller
     from agentkit_runtime.stats import CoreStats
 
 _KEPT = 20
@@ -93,13 +94,16 @@ class PressureGate:
             )
         check_complexity(asked.chat, self._limits.complexity)
         stats = self._engine.stats()
-        self._check_room(stats, asked.chat.priority)
+        self._check_room(stats, asked.chat.priority, asked.n)
         self._check_class(asked.chat.priority, stats)
         self._lifecycle.enter()
         self._n_coming += asked.n
         return Pass(self, asked.n)
 
-    def _check_room(self, stats: CoreStats, priority: Priority) -> None:
+    def look(self, caller: Caller) -> None:
+        """Let it in: it asks nothing of the engine."""
+
+    def _check_room(self, stats: CoreStats, priority: Priority, n: int) -> None:
         if self._lifecycle.n_inside >= _open_to(priority, self._limits.max_requests):
             raise self._refusal(
                 f"{self._lifecycle.n_inside} requests are being answered, and no more of the class "
@@ -108,7 +112,14 @@ class PressureGate:
                 stats=stats,
             )
         n_waiting = stats.waiting + self._n_coming
-        if n_waiting >= _open_to(priority, self._limits.pressure.max_waiting):
+        most_waiting = _open_to(priority, self._limits.pressure.max_waiting)
+        if n > most_waiting:
+            raise ApiError(
+                f"{n} answers at once are more than may wait here, {most_waiting} of the class "
+                f"{priority.name.lower()}; ask for fewer",
+                code="request_too_complex",
+            )
+        if n_waiting + n > most_waiting:
             raise self._refusal(
                 f"{n_waiting} requests wait already, and no more of the class "
                 f"{priority.name.lower()} are let in",

@@ -16,6 +16,7 @@ from agentkit_runtime.tenancy.estimate import answer_tokens, prompt_tokens
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.api.caller import Caller
     from agentkit_runtime.tenancy.bucket import Bucket
 
 
@@ -46,13 +47,31 @@ class TenantGate:
             _check_rate("requests", account.requests, reserved=0)
             _check_rate("tokens", account.tokens, reserved=account.reserved)
         except ApiError as error:
-            code = error.code or "invalid"
-            self.refused[code] = self.refused.get(code, 0) + 1
+            self._note(error)
             raise
         if account.requests is not None:
             account.requests.take(1)
         account.n_running += asked.n
         return TenantTicket(account, asked)
+
+    def look(self, caller: Caller) -> None:
+        """Count a request that wants no answer among those a minute.
+
+        Raises:
+            ApiError: 429, there are too many.
+        """
+        account = self._accounts.of(caller.tenant)
+        try:
+            _check_rate("requests", account.requests, reserved=0)
+        except ApiError as error:
+            self._note(error)
+            raise
+        if account.requests is not None:
+            account.requests.take(1)
+
+    def _note(self, refusal: ApiError) -> None:
+        code = refusal.code or "invalid"
+        self.refused[code] = self.refused.get(code, 0) + 1
 
     def _check_budget(self, tenant: str, account: Account) -> None:
         ledger, budget = self._accounts.ledger, account.terms.tokens_per_month
@@ -80,7 +99,7 @@ class TenantTicket:
         self._prompt = self._answers = 0
         """Tokens that are set aside."""
         if account.tokens is not None or account.terms.tokens_per_month is not None:
-            self._prompt = prompt_tokens(asked.chat)
+            self._prompt = sum(map(prompt_tokens, asked.chats))
             self._answers = asked.n * answer_tokens(asked.chat)
         account.reserved += self._prompt + self._answers
 
@@ -112,7 +131,7 @@ def _check_request(asked: Asked, account: Account) -> None:
         raise ApiError(
             f"{asked.n} answers are more than this tenant may have at a time, "
             f"{terms.concurrent_requests}; ask for fewer",
-            param="n",
+            param="prompt" if asked.more else "n",
             code="invalid_value",
         )
 

@@ -82,7 +82,9 @@ class OwnRoutes:
 
     async def explain(self, body: bodies.Explain, request: Request) -> MissDocument:
         """Why this chat completion would not be read from the cache, were it sent now."""
-        return await self._actions.explain(body, require_user(request).tenant, with_text=True)
+        tenant = require_user(request).tenant
+        async with self._site.looking(request):
+            return await self._actions.explain(body, tenant, with_text=True)
 
 
 _RESPONSES: dict[int | str, dict[str, object]] = {

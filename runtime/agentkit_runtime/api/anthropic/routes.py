@@ -86,7 +86,9 @@ class AnthropicRoutes:
         self._site.check_model(body.model)
         chat = decode_conversation(body, self._site.service).chat
         chat = dataclasses.replace(chat, tenant=require_user(request).tenant)
-        count: TokenCount = {"input_tokens": len(await self._site.service.marks.prompt_ids(chat))}
+        async with self._site.looking(request):
+            ids = await self._site.service.marks.prompt_ids(chat)
+        count: TokenCount = {"input_tokens": len(ids)}
         return JSONResponse(count, headers={REQUEST_ID_HEADER: new_request_id()})
 
     async def list_models(self, request: Request) -> ModelPage:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.anthropic.decode import Front
 from agentkit_runtime.api.anthropic.encode import MessageEncoder
 from agentkit_runtime.api.anthropic.usage import Kept, usage_of

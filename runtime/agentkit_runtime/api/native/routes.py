@@ -12,7 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 
-from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import from_validation
 from agentkit_runtime.api.native.schema import body_schema

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.openai.completions.routes import CompletionRoutes
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.documented import FAILURES, answers

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, aclosing
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.openai.completions.encode import TextChunks, encode_text_completion
 from agentkit_runtime.api.openai.completions.prompts import RawPrompt, decode
@@ -18,7 +18,6 @@ from agentkit_runtime.api.openai.documented import answers
 from agentkit_runtime.api.openai.encode import Heading
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import DONE, EventStream, answered, event
-from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.reply import merged
 
 
@@ -46,10 +45,11 @@ class CompletionRoutes:
             model=site.model,
             fingerprint=site.service.fingerprint,
         )
-        n, tenant = body.n or 1, require_user(request).tenant
-        prepared = await asyncio.to_thread(
-            decode, body, site.service, tenant=tenant, request_id=heading.id
-        )
+        n, caller = body.n or 1, require_user(request)
+        async with site.answering.turn(caller):
+            prepared = await asyncio.to_thread(
+                decode, body, site.service, tenant=caller.tenant, request_id=heading.id
+            )
         prompts, chats = [prompt for prompt, _ in prepared], [chat for _, chat in prepared]
         echoed = [_front(prompt, body) for prompt in prompts]
         if body.stream:
@@ -59,11 +59,11 @@ class CompletionRoutes:
                 echoed=echoed,
                 include_usage=body.stream_options is not None and body.stream_options.include_usage,
             )
-            opened = await self._open(request, chats, heading.id, n)
+            opened = await site.open_all(request, chats, id=heading.id, n=n)
             return EventStream(_events(opened, chunks), on_close=lambda: _close(opened))
 
         async def work() -> Response:
-            opened = await self._open(request, chats, heading.id, n)
+            opened = await site.open_all(request, chats, id=heading.id, n=n)
             try:
                 found = await asyncio.gather(*(answer.collect() for answer in opened))
             finally:
@@ -71,20 +71,6 @@ class CompletionRoutes:
             return JSONResponse(encode_text_completion(heading, found, echoed))
 
         return await answered(request.receive, work())
-
-    async def _open(
-        self, request: Request, chats: Sequence[ChatRequest], id: str, n: int
-    ) -> list[Answer]:
-        """All of them, or none."""
-        opened: list[Answer] = []
-        try:
-            for chat in chats:
-                answer = await self._site.open(request, chat, id=id, n=n)
-                opened.append(answer)
-        except BaseException:
-            _close(opened)
-            raise
-        return opened
 
 
 def _front(prompt: RawPrompt, body: CompletionBody) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from agentkit_runtime.api.answering import Answer
+from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.documented import FAILURES, answers
@@ -98,7 +98,8 @@ class ResponseRoutes:
             service=self._site.service,
         )
         chat = dataclasses.replace(decoded.chat, tenant=tenant)
-        return {"token_ids": list(await self._site.service.marks.prompt_ids(chat))}
+        async with self._site.looking(request):
+            return {"token_ids": list(await self._site.service.marks.prompt_ids(chat))}
 
     def _continued(self, tenant: str, response_id: str | None) -> Conversation | None:
         if response_id is None:

@@ -1,0 +1,101 @@
+"""The answers to one request while they are generated."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from agentkit_runtime.chat import ChatEvent, ChatFinished, ChatRequest
+from agentkit_runtime.reply import ChatStream, abort_all, merged
+
+if TYPE_CHECKING:
+    from agentkit_runtime.api.answering import Ticket
+    from agentkit_runtime.api.standing import Standing
+    from agentkit_runtime.api.watches import Watches
+
+
+class Answer:
+    """The answers to one request while they are generated. Close it, however it ends."""
+
+    def __init__(
+        self,
+        chat: ChatRequest,
+        streams: Sequence[ChatStream],
+        ticket: Ticket,
+        watches: Watches,
+        on_close: Callable[[Answer], None],
+        standing: Standing | None = None,
+    ) -> None:
+        """`standing` ends the answers when their key is let in no more; without it nothing does."""
+        self.chat = chat
+        """What is answered: the caller's, labelled and bounded."""
+        self._streams = streams
+        self._ticket = ticket
+        self._watches = watches
+        self._on_close = on_close
+        self._standing = standing
+        self._closed = False
+
+    @property
+    def n(self) -> int:
+        """How many answers there are."""
+        return len(self._streams)
+
+    @property
+    def streams(self) -> Sequence[ChatStream]:
+        """The answers themselves, to look at: `events` reads them, `close` ends them."""
+        return self._streams
+
+    async def events(self) -> AsyncGenerator[tuple[int, ChatEvent], None]:
+        """The events of all answers as they come, each with its answer's rank.
+
+        From the first event on that finds its key revoked, only ends come, and say so.
+        """
+        try:
+            async with aclosing(merged(self._streams)) as events:
+                async for index, event in events:
+                    self._ticket.event(index, event)
+                    told = self._allowed(event)
+                    if told is not None:
+                        self._watches.event(index, told)
+                        yield index, told
+        except Exception as error:
+            self.close(error)
+            raise
+
+    async def collect(self) -> list[list[ChatEvent]]:
+        """The events of each answer, all at once. Closes the answer, also when it is cancelled."""
+        answers: list[list[ChatEvent]] = [[] for _ in self._streams]
+        try:
+            async with aclosing(self.events()) as events:
+                async for index, event in events:
+                    answers[index].append(event)
+        finally:
+            self.close()
+        return answers
+
+    def _allowed(self, event: ChatEvent) -> ChatEvent | None:
+        """What may be told of an event; None is nothing."""
+        refusal = None if self._standing is None else self._standing.refusal()
+        if refusal is None:
+            return event
+        self.abort()
+        if not isinstance(event, ChatFinished):
+            return None
+        return dataclasses.replace(event, reason="abort", error=refusal.message, revoked=True)
+
+    def abort(self) -> None:
+        """Stop what still runs; who reads the events is told so by their last one."""
+        abort_all(self._streams)
+
+    def close(self, failure: BaseException | None = None) -> None:
+        """Stop what still runs and give its place back. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._on_close(self)
+        abort_all(self._streams)
+        self._ticket.leave()
+        self._watches.closed(failure)

@@ -1,0 +1,148 @@
+"""A key that is let in no more ends what was asked with it, in each API's own words."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from typer.testing import CliRunner
+
+from agentkit_runtime.api import standing
+from agentkit_runtime.api.caller import Caller
+from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.standing import Standing
+from agentkit_runtime.cli import app
+from tests.runtime.service.scripted import BOUND_S, wait_until
+from tests.runtime.tenancy.house import House, chat_body
+
+ASKED = [{"role": "user", "content": "a novel"}]
+STREAMS: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/chat/completions", {"messages": ASKED}),
+    ("/v1/completions", {"prompt": "<|im_start|>user\na novel<|im_end|>\n<|im_start|>assistant\n"}),
+    ("/v1/responses", {"input": "a novel"}),
+    ("/v1/messages", {"messages": ASKED, "max_tokens": 4000}),
+    ("/v1/agentkit/chat", {"version": 1, "request": {"messages": ASKED}}),
+]
+
+
+@pytest.fixture(autouse=True)
+def looks_at_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing, "RECHECKED_S", 0.0)
+
+
+@contextmanager
+def guest(house: House) -> Iterator[tuple[httpx2.Client, str]]:
+    """A client with a key of its own, of the tenant ann, and the key's id."""
+    made = house.store.add(roles=frozenset({"user"}), tenant="ann", now_s=0.0)
+    headers = {"Authorization": f"Bearer {made.key}"}
+    with httpx2.Client(base_url=house.url, headers=headers, timeout=BOUND_S) as client:
+        yield client, made.record.id
+
+
+@contextmanager
+def held(house: House) -> Iterator[None]:
+    """The model stands still at its next token until the block ends."""
+    house.pace.hold()
+    try:
+        yield
+    finally:
+        house.pace.go()
+
+
+@contextmanager
+def sent(house: House, request: httpx2.Request) -> Iterator[socket.socket]:
+    """A connection on which this was asked for."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    address = ("127.0.0.1", int(house.url.rpartition(":")[2]))
+    with socket.create_connection(address, timeout=BOUND_S) as connection:
+        raw = f"POST {request.url.path} HTTP/1.1\r\n{head}\r\n".encode() + request.read()
+        connection.sendall(raw)
+        yield connection
+
+
+@pytest.mark.parametrize(("path", "body"), STREAMS)
+def test_a_stream_of_a_revoked_key_ends_with_why(
+    house: House, path: str, body: dict[str, Any]
+) -> None:
+    native = path == "/v1/agentkit/chat"
+    sent = body if native else {"model": "scripted", "stream": True, **body}
+    with guest(house) as (client, key_id), held(house):
+        with client.stream("POST", path, json=sent) as answer:
+            assert house.pace.waiting.wait(BOUND_S)
+            house.store.revoke(key_id, now_s=1.0)
+            house.pace.go()
+            said = "".join(answer.iter_lines())
+        again = client.post(path, json=sent)
+
+    assert answer.status_code == 200
+    assert "this API key is revoked; ask the operator for a new one" in said
+    assert "Once" not in said, "what came behind the revocation was told"
+    assert again.status_code == 401
+    wait_until(lambda: house.idle)
+
+
+def test_an_answer_that_is_not_streamed_is_a_401(house: House) -> None:
+    with guest(house) as (client, key_id), held(house):
+        request = client.build_request("POST", "/v1/chat/completions", json=chat_body("a novel"))
+        with sent(house, request) as connection:
+            assert house.pace.waiting.wait(BOUND_S)
+            house.store.revoke(key_id, now_s=1.0)
+            house.pace.go()
+            head = connection.makefile("rb").readline()
+    assert b" 401 " in head
+    wait_until(lambda: house.idle)
+
+
+def test_the_command_ends_streams_and_those_of_others_go_on(house: House) -> None:
+    body = chat_body("hello", stream=True)
+    keys = ["--keys", str(house.store.path)]
+    with guest(house) as (client, key_id), held(house):
+        with (
+            client.stream("POST", "/v1/chat/completions", json=body) as ended,
+            house.ann.stream("POST", "/v1/chat/completions", json=body) as kept,
+        ):
+            assert house.pace.waiting.wait(BOUND_S)
+            assert CliRunner().invoke(app, ["keys", "revoke", *keys, key_id]).exit_code == 0
+            house.pace.go()
+            lines = [[*answer.iter_lines()] for answer in (ended, kept)]
+    error = json.loads(next(line for line in lines[0] if "error" in line)[6:])["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "invalid_api_key")
+    assert lines[1][-2] == "data: [DONE]"
+
+
+def test_a_key_is_looked_up_again_now_and_then_and_stays_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(standing, "RECHECKED_S", 2.0)
+    now_s, looks, fails = [100.0], [0], [False]
+
+    def look() -> Caller:
+        looks[0] += 1
+        if fails[0]:
+            raise ApiError("revoked", status=401)
+        return Caller()
+
+    found = Standing(look, clock=lambda: now_s[0])
+    for _ in range(8):  # of 1 s each
+        assert found.refusal() is None
+        now_s[0] += 1.0
+    assert looks == [3], "not at once, and then every other second"
+    fails[0] = True
+    refusal = found.refusal()
+    fails[0] = False
+    now_s[0] += 2.0
+    assert refusal is not None
+    assert found.refusal() is refusal
+    assert looks == [4]
+
+
+def test_a_key_that_lost_its_role_is_let_in_no_more() -> None:
+    found = Standing(lambda: Caller(roles=frozenset({"admin"})), clock=lambda: 0.0)
+    refusal = found.refusal()
+    assert refusal is not None
+    assert refusal.status == 403
