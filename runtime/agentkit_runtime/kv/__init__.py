@@ -17,7 +17,8 @@ labels       whose sequences ended where; `hints` about them
 prune        forgetting on purpose
 blocks       names of blocks of 16 tokens, for `events` and `tiers`
 restoring    bringing blocks back from slower tiers; `restore` is one that is under way
-view         what is in the tree, for people, in bounded time
+view         what is in the tree, for people, in bounded time; `branch`: what they then name,
+             both by `hottest`, which looks at what was used last
 walk         how far a prompt is cached, and where it parts from what is
 integrity    checks I1-I8 over all of it
 namespace    which root a caller may read and write; `scope`: on whose behalf

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentkit_runtime.kv.node import RootNode
+from agentkit_runtime.kv.hottest import Hottest
+from agentkit_runtime.kv.node import Node, RootNode
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tree import RadixTree
+
+MOST_NODES = 5_000
+"""That are looked at to find one; bounds the time that everybody waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +32,27 @@ class Branch:
 def find_branch(tree: RadixTree, *, node: int, end: int, tenant: str) -> Branch | None:
     """The branch of `tenant` whose last token is at position `end - 1`, in slot `node`.
 
-    Looks at all nodes of the tenant; what was pruned while it is in use is none of them any more.
+    Looks at the `MOST_NODES` that were used last of those that end no later: more than a look
+    shows. What was pruned while it is in use is none of them any more.
     """
-    for root in tree.roots():
-        if root.tenant != tenant:
-            continue
-        for found in root.subtree():
-            if found.edge and found.extent.end - 1 == node and found.end == end:
-                tokens = b"".join(step.edge for step in found.path())
-                scope = Scope(tenant=tenant, public=_public(root))
-                return Branch(namespace=root.owner, tokens=tokens, scope=scope)
+    queue = Hottest[None](MOST_NODES)
+    queue.add((root for root in tree.latest_roots() if root.tenant == tenant), None)
+    while queue:
+        found, _ = queue.take()
+        if found.edge and found.extent.end - 1 == node and found.end == end:
+            return _branch(found, tenant)
+        if found.end < end:
+            queue.add(reversed(found.children.values()), None)
     return None
+
+
+def _branch(found: Node, tenant: str) -> Branch:
+    root = found.root
+    assert root is not None, "it was reached from its root"
+    tokens = b"".join(step.edge for step in found.path())
+    return Branch(
+        namespace=root.owner, tokens=tokens, scope=Scope(tenant=tenant, public=_public(root))
+    )
 
 
 def _public(root: RootNode) -> bytes | None:

@@ -6,13 +6,13 @@ that are looked at to choose them. Nothing is marked as used, and no edge is spl
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from agentkit_runtime.checks import require_whole
+from agentkit_runtime.kv.hottest import Hottest
 from agentkit_runtime.kv.labels import Label
 from agentkit_runtime.kv.node import DONE, WANTED, Node, RootNode
 from agentkit_runtime.kv.pins import HeldPin
@@ -124,14 +124,14 @@ def tree_view(
     for pin in pins:
         ends.setdefault(pin.node, []).append(pin.handle)
     marks = _Marks(ends, _above(ends), _above(published))
-    queue = _Hottest(limit * _SCAN_PER_NODE)
-    queue.add(_roots(tree, tenant), None, 0)
+    queue = Hottest[tuple[int | None, int]](limit * _SCAN_PER_NODE)
+    queue.add(_roots(tree, tenant), (None, 0))
     nodes: list[NodeView] = []
     while queue and len(nodes) < limit:
-        node, parent, level = queue.take()
+        node, (parent, level) = queue.take()
         nodes.append(_view(node, parent, tree.now, marks, with_tokens=with_tokens))
         if depth is None or level < depth:
-            queue.add(reversed(node.children.values()), len(nodes) - 1, level + 1)
+            queue.add(reversed(node.children.values()), (len(nodes) - 1, level + 1))
         elif node.children:
             queue.complete = False
     return TreeView(
@@ -162,33 +162,6 @@ class _Marks(NamedTuple):
     ends: dict[Node, list[str]]
     pinned: set[Node]
     published: set[Node]
-
-
-class _Hottest:
-    """Nodes that may be shown next, the one used last first. Parents are used with children."""
-
-    def __init__(self, most: int) -> None:
-        self._heap: list[tuple[int, int, Node, int | None, int]] = []
-        self._left = most
-        self._serial = itertools.count()
-        self.complete = True
-        """Nothing has been left out so far."""
-
-    def add(self, nodes: Iterator[Node], parent: int | None, level: int) -> None:
-        for node in nodes:
-            if not self._left:
-                self.complete = False
-                return
-            self._left -= 1
-            entry = (-node.last_used, next(self._serial), node, parent, level)
-            heapq.heappush(self._heap, entry)
-
-    def take(self) -> tuple[Node, int | None, int]:
-        _, _, node, parent, level = heapq.heappop(self._heap)
-        return node, parent, level
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
 
 
 def _roots(tree: RadixTree, tenant: str | None) -> Iterator[Node]:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from agentkit_runtime.kv import branch as branches
+from agentkit_runtime.kv.node import Node
 from agentkit_runtime.kv.prune import ByPrefix
 from agentkit_runtime.kv.scope import Scope
 from agentkit_runtime.kv.tokens import pack
@@ -64,3 +66,29 @@ def test_a_branch_that_was_pruned_while_it_is_used_is_not_found(world: World) ->
     assert world.cache.branch(node=node.id, end=40, tenant="ann") is None
     world.release(run)
     world.check()
+
+
+def test_all_that_is_shown_is_found_and_no_more_than_so_many_nodes_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(2_000)
+    for n in range(300):
+        world.whole(b"ann", [*RULES[:4], n, 1], SCOPE)
+        world.whole(b"bob", [*RULES[:4], n, 1], Scope(tenant="bob"))
+    taken: list[Node] = []
+    take = branches.Hottest.take
+
+    def counted(queue: branches.Hottest[None]) -> tuple[Node, None]:
+        taken.append(take(queue)[0])
+        return taken[-1], None
+
+    view = world.cache.view(limit=40, tenant="ann")
+    monkeypatch.setattr(branches, "MOST_NODES", 100)
+    monkeypatch.setattr(branches.Hottest, "take", counted)
+    for node in view.nodes:
+        if node.tokens:
+            end = node.start + node.tokens
+            assert world.cache.branch(node=node.id, end=end, tenant="ann") is not None
+    taken.clear()
+    assert world.cache.branch(node=10**6, end=6, tenant="ann") is None
+    assert len(taken) == 100
