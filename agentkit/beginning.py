@@ -17,6 +17,7 @@ from agentkit.resuming import taken_up
 from agentkit.run_services import RunServices
 from agentkit.saved import Answers, Memory, PausedRun, SavedRun, answers_by_run
 from agentkit.state import RunState
+from agentkit.team.below import put_back
 from agentkit.team.renewing import going_on, run_going_on
 from agentkit.used_before import restore_budget
 
@@ -166,7 +167,7 @@ async def _resumed(
     )
     budget = Budget(options.limits or agent.limits or Limits())
     restore_budget(budget, paused.runs)
-    run = RunState.restored(member, saved, services, budget)
+    run = put_back(member, saved, services, budget)
     if renewal is not None:
         run.begin_anew(renewal)
     return run

@@ -133,7 +133,7 @@ class CallBatch:
                 span.ended(output)
         self._check_may_end()
         self._keep(call, output)
-        await self._run.end_below(call.id)
+        await self._run.below.end(call.id)
         await self._run.commit()
         return output
 

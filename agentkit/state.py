@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import time
 import uuid
@@ -16,23 +15,21 @@ from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
 from agentkit.context.turns import behind
-from agentkit.errors import RestoredFailure
-from agentkit.events import ContextCompacted, Event, OwnEvent, SubagentEvent
+from agentkit.events import ContextCompacted, Event
 from agentkit.journal import JournalError
 from agentkit.keeping import Keeper
 from agentkit.knowledge.shown import shown_uris
 from agentkit.limits import Limits
 from agentkit.open_turn import OpenTurn
-from agentkit.output import BadOutput
 from agentkit.quote import Quote
-from agentkit.result import Failed, Ok, Outcome, RunRecord, RunResult, failure_text
+from agentkit.result import Outcome, RunRecord, RunResult, failure_text
 from agentkit.run_services import RunServices
+from agentkit.runs_below import RunsBelow
 from agentkit.saved import Memory, SavedEnd, SavedRun, Status
 from agentkit.shares import Shares
 from agentkit.shown_tools import ShownTools
 from agentkit.toolset import ToolContext, Toolset
 from agentkit.usage import Usage
-from agentkit.used_before import restore_budget, subtree
 
 if TYPE_CHECKING:
     from agentkit.hooks import Hooks
@@ -130,10 +127,8 @@ class RunState:
         self._undo: tuple[Member, Context, int, tuple[Message, ...]] | None = None
         """What `begin_epoch` has replaced, until the model has answered in the new epoch."""
         self._requests: list[RequestRecord] = []
-        self._below: list[RunState] = []
-        self._known: dict[str, RunState] = {}
-        """Runs below that were begun by another process, by id."""
-        self._labels: Counter[tuple[int, str | None, str]] = Counter()
+        self.below = RunsBelow()
+        """Begun by its tools."""
         self._is_restored = False
         journal = self.services.journal
         self._keeper = None if journal is None else Keeper(journal)
@@ -150,12 +145,12 @@ class RunState:
         budget: Budget,
         hooks_above: tuple[Hooks, ...] = (),
     ) -> RunState:
-        """Return the state of a run that was begun before, with all runs below it.
+        """Return the state of a run that was begun before; `team/below.py` puts back those below.
 
         Args:
             member: who goes on, behind the front of the saved context.
             saved: the run.
-            services: `saved` has the runs below.
+            services: what it goes on with.
             budget: what was used before is counted already.
             hooks_above: those of the runs above that are for their whole team.
         """
@@ -189,78 +184,7 @@ class RunState:
         run.recall(saved.memory)
         if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
             run.status, run.end = saved.status, saved.end
-        below = [each for each in services.saved.values() if each.parent == saved.run_id]
-        for each in sorted(below, key=lambda each: each.number):
-            run._restore_below(each)
-        if saved.parent is not None:
-            run.outcome = run._saved_outcome()
         return run
-
-    def _restore_below(self, saved: SavedRun) -> None:
-        from agentkit.team.joining import found_below
-        from agentkit.team.renewing import run_going_on
-
-        member, renewal = found_below(self.member, saved), None
-        if member is None:
-            child = self.member.children.get(saved.agent)
-            if child is None or saved.agent in self.member.forked or not self.services.renews:
-                return  # its agent is gone or has changed: the call that began it begins anew
-            member, saved, renewal = run_going_on(child, saved, renews=True)
-        budget = self.budget.below(member.agent.limits)
-        if budget is not self.budget:
-            restore_budget(budget, subtree(saved, self.services.saved))
-        below = RunState.restored(member, saved, self.services, budget, self._team_hooks)
-        if renewal is not None:
-            below.begin_anew(renewal)
-        self._below.append(below)
-        self._known[below.run_id] = below
-
-    def child(
-        self, member: Member, label: str, call_id: str | None = None, *, fork: bool = False
-    ) -> RunState:
-        """Return the state of a run below this one: one that was begun before, or a new one.
-
-        The order of these calls is that of the runs in records and reports.
-
-        Args:
-            member: who runs.
-            label: its name in paths.
-            call_id: the call that begins it. By it the run is found again by another process.
-            fork: whether it begins from this conversation, without the open turn.
-        """
-        from agentkit.team.joining import forked, keep_role
-
-        place = (self.turn, call_id, label)
-        while True:
-            run_id = _child_id(self.run_id, *place, self._labels[place])
-            self._labels[place] += 1
-            if (known := self._known.get(run_id)) is not None:
-                return known
-            if run_id not in self.services.saved:  # there may be one that cannot go on
-                break
-        begun = forked(self, member) if fork else member.begun()
-        below = RunState(
-            member=begun.member,
-            context=self.context.fork() if fork else begun.member.front,
-            version=begun.version,
-            epoch=begun.epoch,
-            path=(*self.path, label),
-            session=self.session,
-            run_id=run_id,
-            parent=self.run_id,
-            call_id=call_id,
-            number=len(self._below),
-            budget=self.budget.below(member.agent.limits),
-            services=self.services,
-            hooks_above=self._team_hooks,
-            claim=self.claim,
-        )
-        below.kept = self.kept  # its task may speak of them
-        if fork:
-            below.seen = self.seen
-            keep_role(below)
-        self._below.append(below)
-        return below
 
     @property
     def toolset(self) -> Toolset:
@@ -281,20 +205,9 @@ class RunState:
         return (*self._hooks_above, *team, *self.member.agent.hooks)
 
     @property
-    def _team_hooks(self) -> tuple[Hooks, ...]:
+    def team_hooks(self) -> tuple[Hooks, ...]:
+        """Those of them that are for the runs below, too."""
         return tuple(each for each in self.hooks if each.whole_team)
-
-    def _saved_outcome(self) -> Outcome | None:
-        if self.end is None:
-            return None
-        if self.end.error is not None:
-            error = RestoredFailure(self.end.error)
-            return Failed(path=self.path, task=self.prompt, error=error, record=self.record())
-        try:
-            return Ok(path=self.path, task=self.prompt, result=self.result(self.end))
-        except BadOutput as problem:  # the agent's output type has changed since
-            error = RestoredFailure(f"its answer does not fit the output type any more: {problem}")
-            return Failed(path=self.path, task=self.prompt, error=error, record=self.record())
 
     def result(self, end: SavedEnd, output: object = None) -> RunResult[object]:
         """Return the result of a run that has its answer."""
@@ -387,7 +300,7 @@ class RunState:
 
     def saved_tree(self) -> tuple[SavedRun, ...]:
         """Return this run and all below it as data."""
-        parts = (below.saved_tree() for below in self._below)
+        parts = (below.saved_tree() for below in self.below)
         return (self.saved(), *(run for part in parts for run in part))
 
     def recall(self, memory: Memory | None) -> None:
@@ -540,28 +453,6 @@ class RunState:
         self._requests.append(record)
         self.budget.count_request(record, guess)
 
-    async def end_below(self, call_id: str) -> None:
-        """A call has its result: what it has begun, and was cut off, does not go on any more.
-
-        Raises:
-            JournalError: it could not be kept.
-        """
-        for below in self._below:
-            is_over = below.call_id == call_id and below.status == "running"
-            if is_over and isinstance(below.outcome, Failed):
-                await below.commit("failed", SavedEnd(error=below.outcome.reason))
-
-    def emit_from_below(self, event: OwnEvent | SubagentEvent, below: RunState) -> None:
-        """Pass on an event of a run below, flat: with the path of the run that it is of."""
-        if self.sink is None:
-            return
-        if not isinstance(event, SubagentEvent):
-            event = SubagentEvent(path=below.path, run_id=below.run_id, event=event)
-        try:
-            self.sink(event)
-        except Exception as error:
-            raise ListenerFailed(error) from error
-
     def record(self) -> RunRecord:
         """Return what the run has done so far."""
         return RunRecord(
@@ -570,7 +461,7 @@ class RunState:
             context=self.closed_context,
             messages=self.new_messages,
             requests=tuple(self._all_requests()),
-            children=tuple(each.outcome for each in self._below if each.outcome is not None),
+            children=tuple(each.outcome for each in self.below if each.outcome is not None),
             total_s=self._total_s,
             limits=self.budget.uses,
         )
@@ -584,16 +475,8 @@ class RunState:
         # Not in order of time: which of two runs at once ends a request first is chance, and equal
         # runs should have equal reports.
         yield from self._requests
-        for below in self._below:
+        for below in self.below:
             yield from below._all_requests()
-
-
-class ListenerFailed(Exception):
-    """Who hears the events failed: no failure of the run whose event it was."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(repr(error))
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -601,9 +484,3 @@ class RunContext(ToolContext[object]):
     """The tool context that our loop hands out: it knows the run, for tools that start others."""
 
     run: RunState
-
-
-def _child_id(parent: str, turn: int, call_id: str | None, label: str, number: int) -> str:
-    """Return the same id for the same child, in whichever process it is begun."""
-    place = "\0".join((parent, str(turn), call_id or "", label, str(number)))
-    return hashlib.sha256(place.encode()).hexdigest()[:32]

@@ -58,6 +58,7 @@ class Delegate:
     ) -> ToolOutput:
         """Run the subagent of the agent that calls."""
         from agentkit.state import RunContext
+        from agentkit.team.below import begin_below
         from agentkit.team.spawn import run_below
 
         task = arguments.get("task")
@@ -69,7 +70,7 @@ class Delegate:
             return ToolOutput.error(f"{self._spec.name} works only inside the run of an agent.")
         member = context.run.member.children[self._name]
         fork = self._name in context.run.member.forked
-        run = context.run.child(member, self._name, context.call_id, fork=fork)
+        run = begin_below(context.run, member, self._name, context.call_id, fork=fork)
         outcome = await run_below(context.run, run, UserMessage.of(printable(task)))
         if isinstance(outcome, Ok):
             return ToolOutput(content=answer_text(outcome.result))

@@ -19,10 +19,11 @@ from agentkit.limits import Limits
 from agentkit.result import Failed, Ok, Outcome
 from agentkit.run_services import RunServices
 from agentkit.saved import SavedRun
-from agentkit.state import ListenerFailed, RunContext, RunState
+from agentkit.state import RunContext, RunState
+from agentkit.team.below import begin_below
 from agentkit.team.members import Member
 from agentkit.team.pinned import as_begun
-from agentkit.team.spawn import run_below
+from agentkit.team.spawn import ListenerFailed, run_below
 from agentkit.team.tasks import Job, Task, checked, jobs_of
 from agentkit.toolset import Suspended, ToolContext
 from agentkit.usage import Usage
@@ -141,7 +142,7 @@ async def _run_all(
     warm_first: bool | None,
 ) -> tuple[Outcome, ...]:
     # All before any starts, so that reports show them in the order of the tasks.
-    runs = [run.child(job.member, job.label, call_id, fork=job.fork) for job in jobs]
+    runs = [begin_below(run, job.member, job.label, call_id, fork=job.fork) for job in jobs]
     to_do = [job for job, below in zip(jobs, runs, strict=True) if below.outcome is None]
 
     slots = asyncio.Semaphore(max_parallel)

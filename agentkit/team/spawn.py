@@ -8,16 +8,24 @@ from contextlib import aclosing
 from typing import get_args
 
 from agentkit.blocks import UserMessage
-from agentkit.events import ModelEvent, RunEnd
+from agentkit.events import Event, ModelEvent, RunEnd, SubagentEvent
 from agentkit.hints import conversation_ended
 from agentkit.journal import JournalError
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
 from agentkit.saved import SavedEnd
-from agentkit.state import ListenerFailed, RunState
+from agentkit.state import RunState
 from agentkit.toolset import Suspended
 
 _MODEL_EVENTS = get_args(ModelEvent)
+
+
+class ListenerFailed(Exception):
+    """Who hears the events failed: no failure of the run whose event it was."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.error = error
 
 
 async def run_below(
@@ -33,7 +41,7 @@ async def run_below(
 
     Args:
         parent: the run that waits for it.
-        run: the subagent's run, made by `parent.child`.
+        run: the subagent's run, made by `begin_below`.
         prompt: the task.
         on_begin: called once, when the model's first answer begins or the run has ended.
 
@@ -83,9 +91,21 @@ async def _drive(
         async for event in events:
             if on_begin is not None and isinstance(event, _MODEL_EVENTS):
                 on_begin()
-            parent.emit_from_below(event, run)
+            _pass_on(event, run, parent)
             if isinstance(event, RunEnd):
                 result = event.result
     if result is None:
         raise Suspended
     return result
+
+
+def _pass_on(event: Event, run: RunState, parent: RunState) -> None:
+    """Pass on an event of a run below, flat: with the path of the run that it is of."""
+    if parent.sink is None:
+        return
+    if not isinstance(event, SubagentEvent):
+        event = SubagentEvent(path=run.path, run_id=run.run_id, event=event)
+    try:
+        parent.sink(event)
+    except Exception as error:
+        raise ListenerFailed(error) from error
