@@ -13,7 +13,8 @@ try:
     import httpx2
 except ImportError as error:
     raise MissingExtra(
-        'the transport needs httpx2: pip install "agentkit-radix[anthropic]" (or openai, gemini)'
+        "the transport needs httpx2, which is not installed; "
+        'in a checkout run: pip install -c requirements.lock ".[anthropic]"'
     ) from error
 
 _App = Callable[[Any, Any, Any], Awaitable[None]]

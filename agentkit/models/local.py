@@ -139,7 +139,7 @@ def _load(spec: str, options: Options) -> LocalRuntime:
             raise  # a part of ours is broken, and nothing that the user installs will help
         raise MissingExtra(
             f"a local model needs the runtime, which is not installed ({error}); "
-            'run: pip install "agentkit-radix[runtime]"'
+            'in a checkout run: pip install -c requirements.lock ".[runtime]"'
         ) from error
     # The runtime checks its own options.
     return LocalRuntime.load(spec, **cast("dict[str, Any]", options))

@@ -38,7 +38,7 @@ try:
 except ImportError as error:
     raise MissingExtra(
         f"agentkit.observe.otel needs OpenTelemetry, which is not installed ({error}); "
-        'run: pip install "agentkit-radix[otel]"'
+        'in a checkout run: pip install -c requirements.lock ".[otel]"'
     ) from error
 
 from agentkit.observe.otel_chat import (

@@ -21,7 +21,7 @@ try:
 except ImportError as error:
     raise MissingExtra(
         f"agentkit.store needs SQLAlchemy, which is not installed ({error}); "
-        'run: pip install "agentkit-radix[store]"'
+        'in a checkout run: pip install -c requirements.lock ".[store]"'
     ) from error
 
 from agentkit.store.journal import SqlJournal, open_journal

@@ -14,7 +14,7 @@ def main() -> None:
             raise
         sys.exit(
             f"error: the package {missing.name!r} is missing; "
-            'install the runtime with: pip install "agentkit-radix[runtime]"'
+            'in a checkout run: pip install -c requirements.lock ".[runtime]"'
         )
     run()
 

@@ -139,4 +139,4 @@ def test_the_command_without_the_runtime_extra_says_how_to_get_it() -> None:
         "import sys; sys.modules['typer'] = None; from agentkit_runtime.__main__ import main\n"
         "try: main()\nexcept SystemExit as end: print(end.code)"
     )
-    assert 'pip install "agentkit-radix[runtime]"' in _python(code)
+    assert 'pip install -c requirements.lock ".[runtime]"' in _python(code)

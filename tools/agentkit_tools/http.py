@@ -193,7 +193,10 @@ def main(arguments: list[str] | None = None) -> int:
         log(f"cannot serve: {error}")
         return 2
     if not has_package("markdownify"):
-        log("cannot serve: HTML needs markdownify: pip install 'agentkit-radix[tools]'")
+        log(
+            "cannot serve: HTML needs markdownify; "
+            "in a checkout run: pip install -c requirements.lock '.[tools]'"
+        )
         return 2
     return serve(build_server(fetcher), "pages of the web", options.http)
 

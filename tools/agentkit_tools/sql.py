@@ -262,7 +262,10 @@ def main(arguments: list[str] | None = None) -> int:
         log(f"cannot serve: {error}")
         return 2
     if database.is_postgres and not has_package("psycopg"):
-        log("cannot serve: PostgreSQL needs psycopg: pip install 'agentkit-radix[store]'")
+        log(
+            "cannot serve: PostgreSQL needs psycopg; "
+            "in a checkout run: pip install -c requirements.lock '.[store]'"
+        )
         return 2
     server = build_server(database, may_write=options.write)
     return serve(server, f"one {database.dialect} database", options.http)

@@ -21,6 +21,6 @@ def client_class(label: str) -> type[AsyncOpenAI]:
     except ImportError as error:
         raise MissingExtra(
             f"{label} needs OpenAI's client, which is not installed ({error}); "
-            'run: pip install "agentkit-radix[openai]"'
+            'in a checkout run: pip install -c requirements.lock ".[openai]"'
         ) from error
     return AsyncOpenAI

@@ -104,7 +104,7 @@ class ServerClient:
         except ImportError as error:
             raise MissingExtra(
                 f"{self._label} needs httpx2, which is not installed ({error}); "
-                'run: pip install "agentkit-radix[tools]"'
+                'in a checkout run: pip install -c requirements.lock ".[tools]"'
             ) from error
         # As many connections as there are runs: who waits is the server's to say, and it says when
         # to come again.

@@ -32,7 +32,7 @@ def failures_as_exit_codes() -> Iterator[None]:
             raise
         _fail(
             f"the package {missing.name!r} is missing; "
-            'install the runtime with: pip install "agentkit-radix[runtime]"'
+            'in a checkout run: pip install -c requirements.lock ".[runtime]"'
         )
     except (RuntimeFault, OSError) as error:
         _fail(str(error))

@@ -90,7 +90,7 @@ def require_packages() -> None:
     except ImportError as error:
         raise RuntimeFault(
             f"KV events over ZeroMQ need the package {error.name}, which is not installed; "
-            'run: pip install "agentkit-radix[router]"'
+            'in a checkout run: pip install -c requirements.lock ".[router]"'
         ) from error
 
 

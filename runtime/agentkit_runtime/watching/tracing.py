@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     raise ImportError(
         f"tracing needs OpenTelemetry, which is not installed ({error}); "
-        'run: pip install "agentkit-radix[otel]" opentelemetry-distro'
+        'in a checkout run: pip install -c requirements.lock ".[otel]" opentelemetry-distro'
     ) from error
 
 if TYPE_CHECKING:

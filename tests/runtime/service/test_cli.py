@@ -266,7 +266,7 @@ def test_a_missing_extra_is_named_with_its_install_command(monkeypatch: pytest.M
 
     assert code == 1
     assert "'uvicorn'" in text
-    assert 'pip install "agentkit-radix[runtime]"' in text
+    assert 'pip install -c requirements.lock ".[runtime]"' in text
 
 
 def test_pull_says_where_the_model_is(

@@ -131,6 +131,6 @@ def _new_client(label: str) -> AsyncAnthropic:
     except ImportError as error:
         raise MissingExtra(
             f"{label} needs Anthropic's client, which is not installed ({error}); "
-            'run: pip install "agentkit-radix[anthropic]"'
+            'in a checkout run: pip install -c requirements.lock ".[anthropic]"'
         ) from error
     return AsyncAnthropic(max_retries=0)

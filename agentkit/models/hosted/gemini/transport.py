@@ -127,7 +127,7 @@ def _new_client(label: str, options: GeminiOptions) -> Client:
     except ImportError as error:
         raise MissingExtra(
             f"{label} needs Google's client, which is not installed ({error}); "
-            'run: pip install "agentkit-radix[gemini]"'
+            'in a checkout run: pip install -c requirements.lock ".[gemini]"'
         ) from error
     try:
         return Client(

@@ -532,7 +532,7 @@ async def test_results_for_code_go_to_its_own_sandbox(
 
 async def test_without_the_sdk_the_error_has_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[anthropic\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -c requirements.lock "\.\[anthropic\]"'):
         await collect(AnthropicAdapter("claude-sonnet-5-5"), ask(question()))
 
 

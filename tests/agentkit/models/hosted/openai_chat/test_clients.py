@@ -45,7 +45,7 @@ async def test_a_client_that_is_not_installed_is_named_with_its_command(
     api, made = ChatAdapter("m", profile=VLLM, base_url="http://127.0.0.1:1/v1"), turns()[0]
     finished = api.body(api.layout(made), plan(), made)  # needs no client
 
-    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[openai\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -c requirements.lock "\.\[openai\]"'):
         await collect(api, finished)
 
 

@@ -240,7 +240,7 @@ def test_a_refusal_of_the_field_itself_calls_it_unknown(message: str) -> None:
 def test_without_the_client_the_install_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
 
-    with pytest.raises(MissingExtra, match=r'pip install "agentkit-radix\[openai\]"'):
+    with pytest.raises(MissingExtra, match=r'pip install -c requirements.lock "\.\[openai\]"'):
         new_client("openai:gpt-6-sol", "OPENAI_API_KEY")
 
 
