@@ -85,6 +85,10 @@ def from_end(finished: ChatFinished) -> ApiError:
     return ApiError(message, status=500)
 
 
+_PYDANTICS_PREFIX = "Value error, "
+"""Before what validators of ours say."""
+
+
 def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
     """Pydantic's findings. The deepest one is reported: a union also reports what it almost was."""
     if any(error.get("type") == "json_invalid" for error in errors):
@@ -94,7 +98,10 @@ def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
             "the body must be a JSON object, sent with Content-Type: application/json",
             code="invalid_value",
         )
-    located = [(_path(error.get("loc")), str(error.get("msg"))) for error in errors]
+    located = [
+        (_path(error.get("loc")), str(error.get("msg")).removeprefix(_PYDANTICS_PREFIX))
+        for error in errors
+    ]
     path, message = max(located, key=lambda found: len(found[0]))
     param = _dotted(path) or None
     where = f"{param}: " if param else ""

@@ -97,7 +97,9 @@ def test_a_tenant_is_flushed_alone_and_everything_together(operated: Operated) -
 
 @pytest.mark.parametrize("body", [{}, {"all": False}, {"all": True, "tenant": "ann"}])
 def test_a_flush_says_what_it_means(operated: Operated, body: dict[str, object]) -> None:
-    assert operated.root.post("/admin/v1/flush", json=body).status_code == 400
+    refused = operated.root.post("/admin/v1/flush", json=body)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["message"] == "say either tenant or all: true"
 
 
 def test_a_tenant_prunes_its_own_and_no_others(operated: Operated) -> None:
