@@ -6,7 +6,6 @@ of the shorter one in front of its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -22,6 +21,7 @@ from agentkit.blocks import (
 )
 from agentkit.context import Document, Segment, SystemPart, SystemText, ToolList
 from agentkit.errors import RequestRefused
+from agentkit.models.documents import document_text
 from agentkit.models.own.reply_ids import ids_of
 from agentkit_runtime import chat
 
@@ -39,7 +39,7 @@ def front_messages(front: Iterable[Segment], *, has_tools: bool) -> Iterator[cha
         # one agent before them would keep its team from sharing them.
         yield chat.ChatMessage(role="system", content=rules)
     own = [_system_text(texts, SystemPart.ROLE), _system_text(texts, SystemPart.EXAMPLES)]
-    documents = [_document(content) for content in contents if isinstance(content, Document)]
+    documents = [document_text(content) for content in contents if isinstance(content, Document)]
     text = "\n\n".join(part for part in (*own, *documents) if part)
     if text:
         yield chat.ChatMessage(role="system", content=text)
@@ -83,11 +83,6 @@ def history_messages(segment: Segment) -> Iterator[chat.ChatMessage]:
 
 def _system_text(texts: Iterable[SystemText], part: SystemPart) -> str:
     return "".join(each.text for each in texts if each.part is part)
-
-
-def _document(document: Document) -> str:
-    uri = json.dumps(document.uri, ensure_ascii=False)
-    return f"<document uri={uri}>\n{document.text}\n</document>"
 
 
 def _check_readable(attachments: Iterable[Image | File]) -> None:

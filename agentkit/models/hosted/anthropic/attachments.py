@@ -10,7 +10,8 @@ from agentkit.caching.policy import BlockKind
 from agentkit.caching.tokens import attachment_tokens
 from agentkit.errors import RequestRefused
 from agentkit.models.hosted.anthropic.dialect import Dialect
-from agentkit.models.hosted.anthropic.pieces import Piece, dumps, mark_of, piece
+from agentkit.models.hosted.anthropic.pieces import Piece, mark_of, piece
+from agentkit.models.hosted.wire_json import compact_json
 
 _IMAGES = frozenset(["image/jpeg", "image/png", "image/gif", "image/webp"])
 _PDF = "application/pdf"
@@ -38,8 +39,10 @@ def attachment_data(block: Image | File) -> bytes:
         RequestRefused: Claude does not read this kind of file.
     """
     if isinstance(block, Image):
-        return dumps({"type": "image", "source": _image_source(block)})
-    return dumps({"type": "document", "source": _document_source(block), "title": block.name})
+        return compact_json({"type": "image", "source": _image_source(block)})
+    return compact_json(
+        {"type": "document", "source": _document_source(block), "title": block.name}
+    )
 
 
 def is_readable(block: Image | File) -> bool:

@@ -17,8 +17,9 @@ from agentkit.events import (
     ToolCallStarted,
     VendorItemEvent,
 )
-from agentkit.models.hosted.anthropic.pieces import dumps, spliced
+from agentkit.models.hosted.anthropic.pieces import spliced
 from agentkit.models.hosted.anthropic.vendor import SEPARATOR, is_called_by_code
+from agentkit.models.hosted.wire_json import compact_json
 
 
 class BlockReader(Protocol):
@@ -164,7 +165,7 @@ class ItemReader(BlockReader):
 def dumps_text(value: object) -> str:
     """Return compact JSON as text. Lone surrogates, which have no bytes, are spelled out."""
     try:
-        return dumps(value).decode()
+        return compact_json(value).decode()
     except UnicodeEncodeError:
         return json.dumps(value, separators=(",", ":"))
 

@@ -17,8 +17,9 @@ from agentkit.models.hosted.anthropic.identity import tool_choice_param
 from agentkit.models.hosted.anthropic.layout import AnthropicLayout
 from agentkit.models.hosted.anthropic.limits import default_max_tokens
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
-from agentkit.models.hosted.anthropic.pieces import dumps, message_data, spliced
+from agentkit.models.hosted.anthropic.pieces import message_data, spliced
 from agentkit.models.hosted.wire import Body
+from agentkit.models.hosted.wire_json import compact_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ def finish(
 
 def cache_control(ttl: Ttl | None) -> bytes:
     """Return the field that marks a block."""
-    lifetime = b"" if ttl is None else b',"ttl":%b' % dumps(ttl.value)
+    lifetime = b"" if ttl is None else b',"ttl":%b' % compact_json(ttl.value)
     return b'"cache_control":{"type":"ephemeral"%b}' % lifetime
 
 
@@ -124,7 +125,7 @@ def _messages(layout: AnthropicLayout, marks: Mapping[int, bytes]) -> list[bytes
 
 
 def _finished(settings: Mapping[str, Json], *prompt: bytes) -> bytes:
-    return b"".join((b"{", *prompt, b"],", dumps(settings)[1:]))
+    return b"".join((b"{", *prompt, b"],", compact_json(settings)[1:]))
 
 
 def _settings(

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from agentkit.blocks import AssistantMessage, ToolCall, VendorItem
 from agentkit.models.hosted.anthropic.dialect import Dialect
-from agentkit.models.hosted.anthropic.pieces import dumps
-from agentkit.models.hosted.anthropic.vendor import fields_of, is_called_by_code
+from agentkit.models.hosted.anthropic.vendor import is_called_by_code
 from agentkit.models.hosted.call_ids import NOT_RENAMED, CallIdRule, Renamed
 from agentkit.models.hosted.call_ids import CallLog as CallIds
-from agentkit.models.hosted.json_objects import is_json_object
+from agentkit.models.hosted.wire_json import compact_json, is_json_object, object_of
 
 MAX_NAME_CHARS = 128
 
@@ -65,7 +64,7 @@ class CallLog:
                 last is not None
                 and isinstance(block, VendorItem)
                 and self._dialect.is_own(block.source)
-                and is_called_by_code(fields_of(block))
+                and is_called_by_code(object_of(block))
             ):
                 found.add(last.id)
         return frozenset(found)
@@ -81,4 +80,4 @@ def wire_input(arguments: str) -> bytes:
         return b"{}"
     if is_json_object(arguments):
         return arguments.strip().encode()
-    return b'{"INVALID_JSON":%b}' % dumps(arguments)
+    return b'{"INVALID_JSON":%b}' % compact_json(arguments)

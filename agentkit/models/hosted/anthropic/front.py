@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from agentkit.blocks import Json
 from agentkit.caching.policy import BlockKind
 from agentkit.context import Document, SystemText
-from agentkit.models.hosted.anthropic.pieces import Piece, dumps, piece
+from agentkit.models.documents import document_text
+from agentkit.models.hosted.anthropic.pieces import Piece, piece
+from agentkit.models.hosted.wire_json import compact_json
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.provider_forms import schema_form
@@ -18,11 +19,11 @@ _WEB_TOOLS = ("web_search", "web_fetch")
 
 def tool_piece(spec: ToolSpec) -> Piece:
     """Return a tool's definition, with its schema in the form that the API takes."""
-    description = b',"description":' + dumps(spec.description) if spec.description else b""
+    description = b',"description":' + compact_json(spec.description) if spec.description else b""
     schema = canonical_json(schema_form(spec, "anthropic").parameters)
     return piece(
         BlockKind.TOOL,
-        b'{"name":%b%b,"input_schema":%b}' % (dumps(spec.name), description, schema),
+        b'{"name":%b%b,"input_schema":%b}' % (compact_json(spec.name), description, schema),
     )
 
 
@@ -47,7 +48,7 @@ def has_web_tools(tools: tuple[Mapping[str, Json], ...]) -> bool:
 
 def system_pieces(content: SystemText | Document) -> tuple[Piece, ...]:
     """Return the text block of rules, role, examples or a document; none for empty text."""
-    text = content.text if isinstance(content, SystemText) else _rendered(content)
+    text = content.text if isinstance(content, SystemText) else document_text(content)
     return (text_piece(text),) if text.strip() else ()
 
 
@@ -58,12 +59,7 @@ def text_piece(text: str) -> Piece:
 
 def text_data(text: str) -> bytes:
     """Return the JSON of a text block."""
-    return b'{"type":"text","text":%b}' % dumps(text)
-
-
-def _rendered(document: Document) -> str:
-    uri = json.dumps(document.uri, ensure_ascii=False)
-    return f"<document uri={uri}>\n{document.text}\n</document>"
+    return b'{"type":"text","text":%b}' % compact_json(text)
 
 
 def _tool_kind(tool: Mapping[str, Json]) -> BlockKind:

@@ -12,7 +12,7 @@ from agentkit.models.base import ModelRequest, ToolChoice, ToolName
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import has_web_tools
 from agentkit.models.hosted.anthropic.options import AnthropicOptions
-from agentkit.models.hosted.anthropic.pieces import dumps
+from agentkit.models.hosted.wire_json import compact_json
 
 
 def identity_of(
@@ -95,4 +95,4 @@ def _thinking(options: AnthropicOptions) -> str | None:
 
 
 def _named(value: Mapping[str, object]) -> str:
-    return hashlib.blake2b(dumps(value), digest_size=16).hexdigest()
+    return hashlib.blake2b(compact_json(value), digest_size=16).hexdigest()

@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 
 from agentkit.answer_form import as_object
 from agentkit.blocks import AssistantMessage, VendorItem, printable
-from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads, shared_prefix
 from agentkit.caching.request import Block, CacheRequest
 from agentkit.context import Context, Document, Segment, SystemPart, SystemText, Tier
 from agentkit.errors import RequestRefused
@@ -33,10 +31,12 @@ from agentkit.models.hosted.anthropic.options import AnthropicOptions
 from agentkit.models.hosted.anthropic.output import native_schema, schema_note
 from agentkit.models.hosted.anthropic.pieces import PieceCache
 from agentkit.models.hosted.anthropic.tool_list import tool_blocks, wired
-from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID, fields_of
+from agentkit.models.hosted.anthropic.vendor import CONTAINER, MESSAGE_ID
 from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.later import later_by_segment
+from agentkit.models.hosted.shared import shared_prefixes
 from agentkit.models.hosted.wire import Layout, WireBlock
+from agentkit.models.hosted.wire_json import object_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,8 @@ def lay_out(
             terms=terms_of(options),
             stream=True,
         ),
-        shared=_shared(
-            request,
+        shared=shared_prefixes(
+            request.reuse,
             # What begins with tools that only this conversation has is nobody else's.
             organization=0 if listed else len(laid.tools) + laid.n_rules,
             agent=0 if listed else len(laid.front),
@@ -196,19 +196,6 @@ def _volatile(request: ModelRequest, *, has_native: bool) -> list[str]:
     return texts
 
 
-def _shared(
-    request: ModelRequest, *, organization: int, agent: int, run: tuple[int, ...]
-) -> tuple[SharedPrefix, ...]:
-    found: list[SharedPrefix] = []
-    ends = [(organization, SharedBy.ORGANIZATION), (agent, SharedBy.AGENT)]
-    ends += [(end, SharedBy.RUN) for end in run]
-    reads = {by: expected_reads(by, request.reuse) for by in SharedBy}
-    for end, by in ends:
-        if end > (found[-1].end if found else 0):
-            found.append(shared_prefix(end, by, reads[by]))
-    return tuple(found)
-
-
 def _remembered(name: str, context: Context, dialect: Dialect) -> str | None:
     """What the last turn remembers of its response, where this model gave it."""
     for segment in reversed(context):
@@ -216,7 +203,7 @@ def _remembered(name: str, context: Context, dialect: Dialect) -> str | None:
         if isinstance(content, AssistantMessage):
             for block in reversed(content.blocks):
                 if isinstance(block, VendorItem) and block.source == dialect.label:
-                    found = fields_of(block).get(name)
+                    found = object_of(block).get(name)
                     if isinstance(found, str):
                         return found
             return None

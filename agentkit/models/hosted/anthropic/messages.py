@@ -28,9 +28,10 @@ from agentkit.models.hosted.anthropic.attachments import attachment_data, attach
 from agentkit.models.hosted.anthropic.calls import MAX_NAME_CHARS, Calls, wire_input
 from agentkit.models.hosted.anthropic.dialect import Dialect
 from agentkit.models.hosted.anthropic.front import later_tool_piece, text_data
-from agentkit.models.hosted.anthropic.pieces import Piece, dumps, mark_of, piece, spliced
-from agentkit.models.hosted.anthropic.vendor import added_fields, fields_of, is_thinking, kind_of
+from agentkit.models.hosted.anthropic.pieces import Piece, mark_of, piece, spliced
+from agentkit.models.hosted.anthropic.vendor import added_fields, is_thinking, kind_of
 from agentkit.models.hosted.call_ids import wire_name
+from agentkit.models.hosted.wire_json import compact_json, object_of
 from agentkit.toolset.later import later_specs
 
 
@@ -71,7 +72,7 @@ def _assistant_pieces(
     """Where a following item without a type belongs; None: what it belongs to is left out."""
     for block in blocks:
         if isinstance(block, VendorItem) and dialect.is_own(block.source):
-            fields = fields_of(block)
+            fields = object_of(block)
             if "type" not in fields:
                 if added_to is not None:
                     found[added_to] = _with_fields(found[added_to], added_fields(fields))
@@ -90,7 +91,10 @@ def _assistant_block(block: AssistantBlock, dialect: Dialect, calls: Calls) -> I
             # Without its signature the API takes it for forged.
             if block.signature and dialect.takes_thinking(block.source):
                 data = b'{"type":"thinking","thinking":%b,"signature":%b}'
-                yield piece(BlockKind.THINKING, data % (dumps(block.text), dumps(block.signature)))
+                yield piece(
+                    BlockKind.THINKING,
+                    data % (compact_json(block.text), compact_json(block.signature)),
+                )
         case ToolCall():
             yield _call_piece(block, calls)
         case VendorItem():
@@ -116,8 +120,8 @@ def _call_piece(call: ToolCall, calls: Calls) -> Piece:
         BlockKind.PROGRAMMATIC_TOOL_USE if by_code else BlockKind.TOOL_USE,
         b'{"type":"tool_use","id":%b,"name":%b,"input":%b}'
         % (
-            dumps(calls.wire_id(call.id)),
-            dumps(wire_name(call.name, max_chars=MAX_NAME_CHARS)),
+            compact_json(calls.wire_id(call.id)),
+            compact_json(wire_name(call.name, max_chars=MAX_NAME_CHARS)),
             wire_input(call.arguments),
         ),
     )
@@ -126,7 +130,7 @@ def _call_piece(call: ToolCall, calls: Calls) -> Piece:
 def _item_pieces(item: VendorItem, dialect: Dialect) -> Iterator[Piece]:
     if not dialect.is_own(item.source):
         return
-    block_type = str(fields_of(item)["type"])
+    block_type = str(object_of(item)["type"])
     if is_thinking(block_type) and not dialect.takes_thinking(item.source):
         return
     yield piece(kind_of(block_type), item.data.strip().encode())
@@ -151,7 +155,7 @@ def _result_data(result: ToolResult, inner: list[bytes], calls: Calls) -> bytes:
     content = b',"content":[%b]' % b",".join(inner) if inner else b""
     error = b',"is_error":true' if result.is_error else b""
     return b'{"type":"tool_result","tool_use_id":%b%b%b}' % (
-        dumps(calls.wire_id(result.call_id)),
+        compact_json(calls.wire_id(result.call_id)),
         content,
         error,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentkit.models.hosted.anthropic.pieces import dumps
+from agentkit.models.hosted.wire_json import compact_json
 
 _FORMATS = frozenset(
     ("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid")
@@ -38,7 +38,7 @@ def schema_note(schema: Mapping[str, object]) -> str:
     """Return the text that asks for an answer of this form."""
     return (
         "When you give your final answer, give only a JSON value that fits this JSON Schema, "
-        f"without Markdown:\n{dumps(schema).decode()}"
+        f"without Markdown:\n{compact_json(schema).decode()}"
     )
 
 
@@ -110,7 +110,7 @@ def _say_rest(schema: Mapping[str, object], result: dict[str, object]) -> None:
         key: schema[key] for key in ("format", "minItems") if key in schema and key not in result
     }
     if rest:
-        said = ", ".join(f"{key}: {dumps(value).decode()}" for key, value in rest.items())
+        said = ", ".join(f"{key}: {compact_json(value).decode()}" for key, value in rest.items())
         before = f"{result['description']} " if "description" in result else ""
         result["description"] = f"{before}({said})"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -43,11 +42,6 @@ def piece(
     return Piece(block=block, data=data)
 
 
-def dumps(value: object) -> bytes:
-    """Return compact JSON with the keys in the order in which they are."""
-    return _ENCODER.encode(value).encode()
-
-
 def spliced(data: bytes, fields: bytes) -> bytes:
     """Return a JSON object with more fields, such as `"a":1,"b":2`, at its end."""
     if not fields:
@@ -84,6 +78,3 @@ def _n_bytes(pieces: tuple[Piece, ...]) -> int:
 
 
 _ROLES = {Role.USER: b"user", Role.ASSISTANT: b"assistant", Role.DEVELOPER: b"system"}
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""`json.dumps` would make one for each value."""

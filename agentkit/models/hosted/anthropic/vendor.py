@@ -7,13 +7,10 @@ the response that a later request must name (`message_id`, `container`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
-from agentkit.blocks import VendorItem
 from agentkit.caching.policy import BlockKind
-from agentkit.errors import RequestRefused
-from agentkit.models.hosted.anthropic.pieces import dumps
+from agentkit.models.hosted.wire_json import compact_json
 
 ADDED_FIELDS = ("caller", "citations")
 MESSAGE_ID = "message_id"
@@ -21,27 +18,12 @@ CONTAINER = "container"
 SEPARATOR = "{}"
 
 
-def fields_of(item: VendorItem) -> Mapping[str, object]:
-    """Return the item as an object.
-
-    Raises:
-        RequestRefused: it is no JSON object.
-    """
-    try:
-        value = json.loads(item.data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise RequestRefused(
-            f"a vendor item of {item.source!r} is no JSON object: {item.data[:80]!r}; leave it out"
-        )
-    return value
-
-
 def added_fields(fields: Mapping[str, object]) -> bytes:
     """Return what an item without a type adds to the block before it."""
     return b",".join(
-        dumps(name) + b":" + dumps(fields[name]) for name in ADDED_FIELDS if name in fields
+        compact_json(name) + b":" + compact_json(fields[name])
+        for name in ADDED_FIELDS
+        if name in fields
     )
 
 

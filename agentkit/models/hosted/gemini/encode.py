@@ -13,8 +13,7 @@ appended changes what was sent before.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -22,7 +21,6 @@ from agentkit.blocks import (
     AssistantMessage,
     File,
     Image,
-    Json,
     Message,
     Text,
     ToolMessage,
@@ -35,9 +33,11 @@ from agentkit.caching.request import Block, Role
 from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.context import Document, Segment, SystemText
 from agentkit.context.segment import ToolList
+from agentkit.models.documents import document_text
 from agentkit.models.hosted.gemini.replay import assistant_parts
 from agentkit.models.hosted.gemini.vendor import sent_id
 from agentkit.models.hosted.wire import WireBlock
+from agentkit.models.hosted.wire_json import compact_json
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.provider_forms import schema_form
@@ -66,9 +66,8 @@ def system_blocks(segment: Segment, index: int) -> tuple[WireBlock, ...]:
     match segment.content:
         case SystemText(text=text):
             return (text_block(text, index),) if text else ()
-        case Document(uri=uri, text=text):
-            name = json.dumps(uri, ensure_ascii=False)
-            return (text_block(f"<document uri={name}>\n{text}\n</document>", index),)
+        case Document() as document:
+            return (text_block(document_text(document), index),)
         case ToolList() | UserMessage() | AssistantMessage() | ToolMessage() | ToolsMessage():
             return ()
         case _:
@@ -96,7 +95,7 @@ def contents(message: Message, index: int, *, model: str) -> tuple[Content, ...]
 
 def text_block(text: str, segment: int | None) -> WireBlock:
     """Return a text part."""
-    return _wire(BlockKind.TEXT, _json({"text": text}), segment)
+    return _wire(BlockKind.TEXT, compact_json({"text": text}), segment)
 
 
 def _user(blocks: Iterable[Text | Image | File], index: int) -> Iterator[WireBlock]:
@@ -111,7 +110,7 @@ def _result(result: ToolResult, index: int) -> WireBlock:
     # The keys are the API's own: `output` is what the function said, `error` that it failed.
     response = {"error" if result.is_error else "output": result.content}
     answer = {**sent_id(result.call_id), "name": result.name, "response": response}
-    return _wire(BlockKind.TOOL_RESULT, _json({"functionResponse": answer}), index)
+    return _wire(BlockKind.TOOL_RESULT, compact_json({"functionResponse": answer}), index)
 
 
 def _attached(result: ToolResult, index: int) -> Iterator[WireBlock]:
@@ -131,7 +130,7 @@ def _media(block: Image | File, index: int) -> WireBlock:
     else:
         part = {"fileData": {"mimeType": block.media_type, "fileUri": block.url or ""}}
     kind = BlockKind.IMAGE if isinstance(block, Image) else BlockKind.DOCUMENT
-    return _wire(kind, _json(part), index, n_tokens=attachment_tokens(block))
+    return _wire(kind, compact_json(part), index, n_tokens=attachment_tokens(block))
 
 
 def _wire(
@@ -143,7 +142,3 @@ def _wire(
         n_tokens=data_tokens(data) if n_tokens is None else n_tokens,
     )
     return WireBlock(block=block, data=data, segment=segment)
-
-
-def _json(value: Mapping[str, Json]) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -12,12 +12,10 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
-from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, Role
 from agentkit.context import SystemPart, Tier
 from agentkit.errors import RequestRefused
-from agentkit.models.base import ModelRequest, Reuse, ToolName
+from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.gemini.encode import (
     Content,
     contents,
@@ -29,6 +27,7 @@ from agentkit.models.hosted.gemini.encoded import Encoded
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.vendor import VENDOR
 from agentkit.models.hosted.later import later_by_segment
+from agentkit.models.hosted.shared import choice_name, shared_prefixes
 from agentkit.models.hosted.wire import Layout, WireBlock
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.canonical import canonical_json
@@ -65,7 +64,7 @@ def lay_out(
             messages=Messages(_message(content) for content in (*stable, *volatile)),
             stream=True,
         ),
-        shared=_shared(
+        shared=shared_prefixes(
             request.reuse,
             # What begins with tools that only this conversation has is nobody else's.
             organization=0 if later else len(tools) + rules,
@@ -144,36 +143,16 @@ def _turn_starts(found: list[tuple[Content, bool]], n_front: int) -> Iterator[in
         at += len(content.blocks)
 
 
-def _shared(
-    reuse: Reuse, *, organization: int, agent: int, run: list[int]
-) -> tuple[SharedPrefix, ...]:
-    ends = {organization: SharedBy.ORGANIZATION}
-    for end, by in [(agent, SharedBy.AGENT), *((end, SharedBy.RUN) for end in run)]:
-        ends.setdefault(end, by)
-    return tuple(
-        SharedPrefix(end=end, by=by, reads=expected_reads(by, reuse))
-        for end, by in sorted(ends.items())
-        if end
-    )
-
-
 def _identity(request: ModelRequest, model: str, options: GeminiOptions) -> Identity:
     schema = request.output_schema
     return Identity(
         model=model,
-        tool_choice=_choice(request),
+        tool_choice=choice_name(request),
         thinking=options.thinking,
         output_format=None
         if schema is None
         else hashlib.blake2b(canonical_json(schema), digest_size=8).hexdigest(),
     )
-
-
-def _choice(request: ModelRequest) -> str:
-    choice = request.tool_choice
-    if isinstance(choice, ToolName):
-        return choice.name
-    return "any" if choice == "required" else choice
 
 
 def _message(content: Content) -> Message:

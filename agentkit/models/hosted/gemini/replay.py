@@ -18,7 +18,7 @@ from agentkit.models.hosted.gemini.vendor import (
     signature_of,
     wants_signatures,
 )
-from agentkit.models.hosted.json_objects import is_json_object
+from agentkit.models.hosted.wire_json import is_json_object
 
 
 def assistant_parts(

@@ -9,8 +9,9 @@ from agentkit.caching.policy import BlockKind
 from agentkit.caching.request import Mark
 from agentkit.caching.tokens import attachment_tokens
 from agentkit.errors import RequestRefused
-from agentkit.models.hosted.openai_chat.pieces import Part, text_json
+from agentkit.models.hosted.openai_chat.pieces import Part
 from agentkit.models.hosted.openai_chat.profiles import Profile
+from agentkit.models.hosted.wire_json import compact_json
 
 
 def can_show(block: Image | File, profile: Profile) -> bool:
@@ -34,7 +35,7 @@ def attachment_part(
                 f"{label} takes no images, but the context has one ({block.media_type}); "
                 "use a model that can see, or describe the image as text"
             )
-        data = b'{"type":"image_url","image_url":{"url":%b}}' % text_json(_url(block))
+        data = b'{"type":"image_url","image_url":{"url":%b}}' % compact_json(_url(block))
         return _part(data, BlockKind.IMAGE, block, mark)
     if block.data is None:
         raise RequestRefused(
@@ -43,8 +44,8 @@ def attachment_part(
         )
     if block.media_type.startswith("text/"):
         text = base64.b64decode(block.data).decode("utf-8", "replace")
-        said = f"<file name={text_json(block.name).decode()}>\n{text}\n</file>"
-        data = b'{"type":"text","text":%b}' % text_json(said)
+        said = f"<file name={compact_json(block.name).decode()}>\n{text}\n</file>"
+        data = b'{"type":"text","text":%b}' % compact_json(said)
         return Part(data=data, mark=mark, markable=True)
     if not profile.files:
         raise RequestRefused(
@@ -52,8 +53,8 @@ def attachment_part(
             "give its text instead"
         )
     data = b'{"type":"file","file":{"filename":%b,"file_data":%b}}' % (
-        text_json(block.name),
-        text_json(_url(block)),
+        compact_json(block.name),
+        compact_json(_url(block)),
     )
     return _part(data, BlockKind.DOCUMENT, block, mark)
 

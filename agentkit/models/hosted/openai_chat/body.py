@@ -10,10 +10,11 @@ from agentkit.caching.plan.plan import CachePlan
 from agentkit.models.base import ModelRequest, Settings, ToolName
 from agentkit.models.hosted.openai_chat.layout import ChatLayout
 from agentkit.models.hosted.openai_chat.options import ChatOptions
-from agentkit.models.hosted.openai_chat.pieces import compact_json, joined
+from agentkit.models.hosted.openai_chat.pieces import joined
 from agentkit.models.hosted.openai_chat.profiles import MarkField, Profile
 from agentkit.models.hosted.openai_responses.strict import strict_form
 from agentkit.models.hosted.wire import Body
+from agentkit.models.hosted.wire_json import compact_json
 
 _MASK = "allowed_tools"
 

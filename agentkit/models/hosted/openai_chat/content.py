@@ -9,8 +9,9 @@ from agentkit.blocks import Breakpoint, Text, UserBlock
 from agentkit.caching.policy import BlockKind, Ttl
 from agentkit.caching.request import Mark
 from agentkit.models.hosted.openai_chat.attachments import attachment_part
-from agentkit.models.hosted.openai_chat.pieces import Field, Part, text_json
+from agentkit.models.hosted.openai_chat.pieces import Field, Part
 from agentkit.models.hosted.openai_chat.profiles import Profile
+from agentkit.models.hosted.wire_json import compact_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +49,9 @@ class ContentForm:
     ) -> Part:
         """Return a text as a part, or as a string where content is one."""
         if not self.is_listed and not listed:
-            return Part(data=text_json(text), kind=kind, mark=self._own_mark(breakpoint))
+            return Part(data=compact_json(text), kind=kind, mark=self._own_mark(breakpoint))
         return Part(
-            data=b'{"type":"text","text":%b}' % text_json(text),
+            data=b'{"type":"text","text":%b}' % compact_json(text),
             kind=kind,
             mark=self._own_mark(breakpoint),
             markable=markable,

@@ -38,11 +38,11 @@ from agentkit.models.hosted.openai_chat.pieces import (
     Writer,
     opening,
     piece,
-    text_json,
 )
 from agentkit.models.hosted.openai_chat.profiles import Profile, Replay
 from agentkit.models.hosted.openai_chat.system import one_system_message, system_message
 from agentkit.models.hosted.piece_store import PieceStore
+from agentkit.models.hosted.wire_json import compact_json
 from agentkit.toolset import Toolset, ToolSpec
 from agentkit.toolset.later import later_specs
 from agentkit.toolset.provider_forms import form_bytes
@@ -167,7 +167,7 @@ class Encoder:
 
     def _results(self, writer: Writer, message: ToolMessage, ids: Mapping[str, str]) -> None:
         for result in message.results:
-            call_id = text_json(ids.get(result.call_id, result.call_id))
+            call_id = compact_json(ids.get(result.call_id, result.call_id))
             begun = opening("tool") + b'"tool_call_id":%b,' % call_id
             text = self._form.text(_result_text(result), kind=BlockKind.TOOL_RESULT)
             writer.message(begun, [self._form.content([text])], role=Role.TOOL)
@@ -191,15 +191,15 @@ def _tool_pieces(specs: Sequence[ToolSpec], segment: int | None) -> Encoded:
 
 def _call(call: ToolCall, ids: Mapping[str, str]) -> Part:
     data = b'{"id":%b,"type":"function","function":{"name":%b,"arguments":%b}}' % (
-        text_json(ids.get(call.id, call.id)),
-        text_json(wire_name(call.name)),
-        text_json(call.arguments),
+        compact_json(ids.get(call.id, call.id)),
+        compact_json(wire_name(call.name)),
+        compact_json(call.arguments),
     )
     return Part(data=data, kind=BlockKind.TOOL_USE)
 
 
 def _reasoning_field(text: str) -> Field:
-    before, data = b'"reasoning_content":', text_json(text)
+    before, data = b'"reasoning_content":', compact_json(text)
     n_tokens = data_tokens(b"{%b%b}" % (before, data)) if text else 0
     part = Part(data=data, kind=BlockKind.THINKING, n_tokens=n_tokens)
     return Field(before=before, parts=[part])

@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
-from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads
 from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
-from agentkit.models.base import ModelRequest, Reuse, ToolName
+from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.options import ChatOptions
-from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece, compact_json
+from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece
 from agentkit.models.hosted.openai_chat.profiles import Profile
+from agentkit.models.hosted.shared import choice_name, shared_prefixes
 from agentkit.models.hosted.wire import Layout
+from agentkit.models.hosted.wire_json import compact_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def lay_out(
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),
         ),
-        shared=_shared(request.reuse, team=team, agent=agent, runs=runs),
+        shared=shared_prefixes(request.reuse, organization=team, agent=agent, run=runs),
         n_volatile=len(sheet.pieces) - n_stable,
         n_tools=len(tools),
     )
@@ -134,23 +134,6 @@ def _index_of_tools(segments: Sequence[Segment]) -> int | None:
     return next(found, None)
 
 
-def _shared(
-    reuse: Reuse, *, team: int, agent: int, runs: Sequence[int]
-) -> tuple[SharedPrefix, ...]:
-    """The prefixes that others send, too. Of equal ones, that of the most senders."""
-    ends: dict[int, SharedBy] = {}
-    for end, by in (
-        (team, SharedBy.ORGANIZATION),
-        (agent, SharedBy.AGENT),
-        *((end, SharedBy.RUN) for end in runs),
-    ):
-        if end:
-            ends.setdefault(end, by)
-    return tuple(
-        SharedPrefix(end=end, by=by, reads=expected_reads(by, reuse)) for end, by in ends.items()
-    )
-
-
 def _identity(
     request: ModelRequest, model: str, profile: Profile, options: ChatOptions
 ) -> Identity:
@@ -158,7 +141,7 @@ def _identity(
     return Identity(
         model=model,
         service_tier=options.service_tier,
-        tool_choice=_choice(request),
+        tool_choice=choice_name(request),
         parallel_tools=options.parallel_tool_calls is not False,
         effort=options.reasoning_effort,
         verbosity=options.verbosity,
@@ -166,13 +149,3 @@ def _identity(
         if schema is None
         else hashlib.sha256(compact_json(schema)).hexdigest()[:16],
     )
-
-
-def _choice(request: ModelRequest) -> str:
-    match request.tool_choice:
-        case ToolName(name):
-            return name
-        case "required":
-            return "any"
-        case choice:
-            return choice

@@ -6,7 +6,6 @@ A message's pieces, joined by their glue, are its JSON. Nothing here knows what 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -139,13 +138,3 @@ def joined(pieces: Iterable[Piece], marks: dict[int, bytes], start: int = 0) -> 
 def opening(role: str) -> bytes:
     """Return how a message begins."""
     return b'{"role":"%b",' % role.encode()
-
-
-def text_json(text: str) -> bytes:
-    """Return a JSON string with its exact characters."""
-    return json.dumps(text, ensure_ascii=False).encode()
-
-
-def compact_json(value: object) -> bytes:
-    """Return compact JSON, keys in their own order."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from agentkit.caching.request import Block, Role
 from agentkit.caching.tokens import data_tokens
 from agentkit.context import Document, Segment, SystemText
+from agentkit.models.documents import document_text
 from agentkit.models.hosted.openai_chat.content import ContentForm
-from agentkit.models.hosted.openai_chat.pieces import (
-    Encoded,
-    Piece,
-    Writer,
-    opening,
-    piece,
-    text_json,
-)
+from agentkit.models.hosted.openai_chat.pieces import Encoded, Piece, Writer, opening, piece
+from agentkit.models.hosted.wire_json import compact_json
 
 
 def system_message(form: ContentForm, segment: Segment, index: int) -> Encoded:
@@ -40,7 +34,7 @@ def one_system_message(form: ContentForm, segments: Sequence[tuple[int, Segment]
         if form.is_listed:
             data, tail, glue = form.text(text).data, b"]}", b","
         else:
-            data, tail, glue = text_json(text)[1:-1], b'"}', b"\\n\\n"
+            data, tail, glue = compact_json(text)[1:-1], b'"}', b"\\n\\n"
         is_last = place == len(segments) - 1
         pieces.append(
             piece(
@@ -59,6 +53,5 @@ def _system_text(segment: Segment) -> str:
     if isinstance(content, SystemText):
         return content.text
     if isinstance(content, Document):
-        uri = json.dumps(content.uri, ensure_ascii=False)
-        return f"<document uri={uri}>\n{content.text}\n</document>"
+        return document_text(content)
     raise TypeError(f"a segment of {segment.tier.value!r} is no system text")

@@ -6,7 +6,6 @@ with the bytes of this one, up to its volatile text.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from agentkit.models.hosted.openai_common import CACHE_FIELDS
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout
 from agentkit.models.hosted.openai_responses.pieces import joined
 from agentkit.models.hosted.wire import Body
+from agentkit.models.hosted.wire_json import compact_json
 
 _MARKS = frozenset(("prompt_cache_breakpoint", "prompt_cache_options"))
 
@@ -56,7 +56,7 @@ def render(
     kept = {name: value for name, value in cache.items() if name not in without}
     if without & _MARKS:
         kept.pop("prompt_cache_options", None)
-    tail = _json({**fields, **kept, **plan.hints.body})
+    tail = compact_json({**fields, **kept, **plan.hints.body})
     tools = b",".join(piece.data for piece in pieces[:n_tools])
     return b"".join(
         (
@@ -117,12 +117,4 @@ def _texts(layout: ResponsesLayout, marks: Mapping[int, PlacedMark]) -> list[byt
 
 def _marked(data: bytes, mark: PlacedMark) -> bytes:
     value = {"mode": "explicit"} | ({} if mark.ttl is None else {"ttl": mark.ttl.value})
-    return data[:-1] + b',"prompt_cache_breakpoint":' + _json(value) + b"}"
-
-
-def _json(value: object) -> bytes:
-    return _ENCODER.encode(value).encode()
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""`json.dumps` would make one for each value."""
+    return data[:-1] + b',"prompt_cache_breakpoint":' + compact_json(value) + b"}"

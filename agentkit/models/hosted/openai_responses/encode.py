@@ -30,7 +30,7 @@ from agentkit.caching.request import Mark, Role
 from agentkit.caching.tokens import attachment_tokens, data_tokens
 from agentkit.context import Document, Segment, SystemText
 from agentkit.context.segment import ToolList
-from agentkit.errors import RequestRefused
+from agentkit.models.documents import document_text
 from agentkit.models.hosted.call_ids import Renamed, wire_name
 from agentkit.models.hosted.openai_common import LostMarkWarning
 from agentkit.models.hosted.openai_responses.pieces import (
@@ -41,6 +41,7 @@ from agentkit.models.hosted.openai_responses.pieces import (
     piece,
 )
 from agentkit.models.hosted.openai_responses.strict import strict_form
+from agentkit.models.hosted.wire_json import object_of
 from agentkit.toolset import ToolSpec
 from agentkit.toolset.later import later_specs
 from agentkit.toolset.provider_forms import form_bytes, schema_form
@@ -84,7 +85,7 @@ class Encoder:
             case SystemText():
                 return self._developer(content.text)
             case Document():
-                return self._developer(_document(content))
+                return self._developer(document_text(content))
             case UserMessage():
                 return (self._parts(Role.USER, _message_head("user"), content.blocks),)
             case AssistantMessage():
@@ -171,7 +172,7 @@ class Encoder:
                 case VendorItem():
                     if _vendor(block.source) != _vendor(self.label):
                         continue
-                    item = _parsed(block)
+                    item = object_of(block)
                     if set(item) == {"phase"}:
                         phase = item["phase"]
                     else:
@@ -190,10 +191,6 @@ def user_mark(wanted: Breakpoint | None) -> Mark | None:
 
 def _message_head(role: str) -> str:
     return f'{{"type":"message","role":"{role}","content":['
-
-
-def _document(document: Document) -> str:
-    return f"<document uri={_json(document.uri)}>\n{document.text}\n</document>"
 
 
 def _kind(block: Text | Image | File, role: Role) -> BlockKind:
@@ -222,19 +219,6 @@ def _item(value: Mapping[str, object], kind: BlockKind) -> Piece:
 
 def _whole(data: bytes, kind: BlockKind) -> Piece:
     return piece(data, kind=kind, n_tokens=data_tokens(data))
-
-
-def _parsed(item: VendorItem) -> Mapping[str, object]:
-    try:
-        value = json.loads(item.data)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise RequestRefused(
-            f"a vendor item of {item.source} is no JSON object and cannot be replayed: "
-            f"{item.data[:100]!r}; leave it out of the context"
-        )
-    return value
 
 
 def _vendor(label: str) -> str:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agentkit.blocks import AssistantMessage
-from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads, shared_prefix
+from agentkit.caching.plan.draft import SharedPrefix
 from agentkit.caching.policy import Terms
 from agentkit.caching.request import (
     Block,
@@ -27,6 +26,7 @@ from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_responses.calls import CALL_IDS
 from agentkit.models.hosted.openai_responses.encode import Encoder
 from agentkit.models.hosted.openai_responses.pieces import Entries, Entry, Piece
+from agentkit.models.hosted.shared import shared_prefixes
 from agentkit.models.hosted.wire import Layout, WireBlock
 from agentkit.toolset.later import later_specs
 
@@ -190,19 +190,14 @@ class Sheet:
         return self.before
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
-        """Return the ends that other requests have too; where two fall together, the wider one."""
-        front = len(self.tools) + len(self.system)
-        found: dict[int, SharedPrefix] = {}
-        reads = {by: expected_reads(by, reuse) for by in SharedBy}
-        for end, by in (
+        """Return the prefixes that other requests have, too."""
+        return shared_prefixes(
+            reuse,
             # What begins with tools that only this conversation has is nobody else's.
-            (0 if self.is_own else self.organization_end, SharedBy.ORGANIZATION),
-            (0 if self.is_own else front, SharedBy.AGENT),
-            *((end, SharedBy.RUN) for end in (*self.ends[-_ENDS:], len(self.blocks))),
-        ):
-            if end and end not in found:
-                found[end] = shared_prefix(end, by, reads[by])
-        return tuple(found[end] for end in sorted(found))
+            organization=0 if self.is_own else self.organization_end,
+            agent=0 if self.is_own else len(self.tools) + len(self.system),
+            run=(*self.ends[-_ENDS:], len(self.blocks)),
+        )
 
     def _write(self, entry: Entry, segment: int | None) -> None:
         for item in entry.pieces:

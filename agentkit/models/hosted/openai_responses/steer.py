@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 
 from agentkit.answer_form import as_object
@@ -12,6 +11,8 @@ from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Settings, ToolName
 from agentkit.models.hosted.openai_responses.options import ResponsesOptions
 from agentkit.models.hosted.openai_responses.strict import strict_form
+from agentkit.models.hosted.shared import choice_name
+from agentkit.models.hosted.wire_json import compact_json
 
 
 def identity(request: ModelRequest, model: str, options: ResponsesOptions) -> Identity:
@@ -20,11 +21,11 @@ def identity(request: ModelRequest, model: str, options: ResponsesOptions) -> Id
     return Identity(
         model=model,
         service_tier=options.cached_tier,
-        tool_choice=_choice_name(request),
+        tool_choice=choice_name(request),
         parallel_tools=options.parallel_tool_calls,
         effort=options.effort,
         verbosity=options.verbosity,
-        output_format=None if form is None else hashlib.sha256(_json(form)).hexdigest()[:16],
+        output_format=None if form is None else hashlib.sha256(compact_json(form)).hexdigest()[:16],
     )
 
 
@@ -91,20 +92,5 @@ def check_settings(settings: Settings, label: str) -> None:
             )
 
 
-def _choice_name(request: ModelRequest) -> str:
-    choice = request.tool_choice
-    if isinstance(choice, ToolName):
-        return choice.name
-    return "any" if choice == "required" else choice
-
-
 def _given(fields: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _json(value: object) -> bytes:
-    return _ENCODER.encode(value).encode()
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""`json.dumps` would make one for each value."""

@@ -208,7 +208,9 @@ def test_items_of_another_openai_model_are_replayed() -> None:
 def test_a_vendor_item_that_is_no_json_object_is_refused_by_name() -> None:
     bad = AssistantMessage((VendorItem(source=LABEL, data="[1]"),))
 
-    with pytest.raises(RequestRefused, match="a vendor item of openai:gpt-6-sol is no JSON object"):
+    with pytest.raises(
+        RequestRefused, match="a vendor item of 'openai:gpt-6-sol' is no JSON object"
+    ):
         body(request(Context(UserMessage.of("a"), bad, UserMessage.of("b"))))
 
 
