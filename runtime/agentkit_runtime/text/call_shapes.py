@@ -8,71 +8,65 @@ from functools import cache
 from typing import assert_never
 
 from agentkit_runtime.text.partial_match import SPACE, Part, Pattern, literal, quoted
-from agentkit_runtime.text.tool_formats import FormatName
+from agentkit_runtime.text.python_notation import BEGINNING
+from agentkit_runtime.text.tool_formats import JSON, PYTHONIC, TAGS, FormatName, Notation
 
 _MAX_NAME_CHARS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallShape:
-    """What a format's calls look like to the parser: white space is free, where JSON's is."""
+class CallForm:
+    """A way to write calls. White space is free, where JSON's is."""
 
-    marker: str
-    """Text that begins a call; empty if only a whole message can be one."""
-    gap: str = ""
-    """Belongs to the marker if it stands before it."""
     first_head: Pattern
     """From behind the marker up to the arguments."""
+    notation: Notation = JSON
     tails: tuple[Pattern, ...]
     """From behind the arguments to the end of the call."""
     next_head: Pattern | None = None
     list_end: Pattern | None = None
-    has_json_names: bool = True
+    has_json_names: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallShape:
+    """What a format's calls look like."""
+
+    marker: str = ""
+    """Text that begins a call; empty if only a whole message can be one."""
+    gap: str = ""
+    """Belongs to the marker if it stands before it."""
+    forms: tuple[CallForm, ...]
+    """The one that begins here is it: models mix up the two without a marker."""
 
 
 @cache
 def shape_of(name: FormatName) -> CallShape:
     """What calls of a format look like."""
-    head = _head_parts()
-    close = [SPACE, *literal("}")]
     match name:
         case "hermes":
-            return CallShape(
-                marker="<tool_call>",
-                gap="\n",
-                first_head=Pattern(head),
-                tails=(Pattern([*close, SPACE, *literal("</tool_call>")]),),
+            close = [SPACE, *literal("}"), SPACE, *literal("</tool_call>")]
+            form = CallForm(
+                first_head=Pattern(_head_parts()), tails=(Pattern(close),), has_json_names=True
             )
+            return CallShape(marker="<tool_call>", gap="\n", forms=(form,))
         case "llama3":
-            return CallShape(marker="", first_head=Pattern(head), tails=(Pattern(close),))
+            return CallShape(forms=(_object_form(), _python_form()))
+        case "pythonic":
+            return CallShape(forms=(_python_form(), _object_form()))
         case "mistral":
-            identified = [
-                *[SPACE, *literal(","), SPACE, *literal('"id"'), SPACE, *literal(":"), SPACE],
-                *quoted("id", _MAX_NAME_CHARS),
-            ]
-            return CallShape(
-                marker="[TOOL_CALLS]",
-                first_head=Pattern([SPACE, *literal("["), *head]),
-                tails=(Pattern(close), Pattern([*identified, *close])),
-                next_head=Pattern([SPACE, *literal(","), *head]),
-                list_end=Pattern([SPACE, *literal("]")]),
-            )
+            return CallShape(marker="[TOOL_CALLS]", forms=(_array_form(),))
         case "mistral_args":
-            return CallShape(
-                marker="[TOOL_CALLS]",
-                first_head=Pattern(_tagged_head_parts()),
-                tails=(Pattern([]),),
-                has_json_names=False,
-            )
+            form = CallForm(first_head=Pattern(_tagged_head_parts()), tails=(Pattern([]),))
+            return CallShape(marker="[TOOL_CALLS]", forms=(form,))
         case "tags":
             close = [SPACE, *literal("</function>"), SPACE, *literal("</tool_call>")]
-            return CallShape(
-                marker="<tool_call>",
-                gap="\n\n",
+            form = CallForm(
                 first_head=Pattern([SPACE, *literal("<function="), _name(">"), *literal(">")]),
+                notation=TAGS.notation,
                 tails=(Pattern(close),),
-                has_json_names=False,
             )
+            return CallShape(marker="<tool_call>", gap="\n\n", forms=(form,))
         case "deepseek":
             tag = [SPACE, *literal("```json"), SPACE, _OBJECT]
             block_end = [SPACE, *literal("```"), SPACE]
@@ -82,6 +76,37 @@ def shape_of(name: FormatName) -> CallShape:
             return _deepseek_shape([_name("<"), *literal(_SEP), SPACE, _OBJECT], [SPACE])
         case _:
             assert_never(name)
+
+
+def _object_form() -> CallForm:
+    close = Pattern([SPACE, *literal("}")])
+    return CallForm(first_head=Pattern(_head_parts()), tails=(close,), has_json_names=True)
+
+
+def _python_form() -> CallForm:
+    head = [SPACE, _name("()[]{}=,\"' "), *literal("("), BEGINNING]
+    return CallForm(
+        first_head=Pattern([SPACE, *literal("["), *head]),
+        notation=PYTHONIC.notation,
+        tails=(Pattern([*literal(")")]),),
+        next_head=Pattern([SPACE, *literal(","), *head]),
+        list_end=Pattern([SPACE, *literal("]")]),
+    )
+
+
+def _array_form() -> CallForm:
+    head, close = _head_parts(), [SPACE, *literal("}")]
+    identified = [
+        *[SPACE, *literal(","), SPACE, *literal('"id"'), SPACE, *literal(":"), SPACE],
+        *quoted("id", _MAX_NAME_CHARS),
+    ]
+    return CallForm(
+        first_head=Pattern([SPACE, *literal("["), *head]),
+        tails=(Pattern(close), Pattern([*identified, *close])),
+        next_head=Pattern([SPACE, *literal(","), *head]),
+        list_end=Pattern([SPACE, *literal("]")]),
+        has_json_names=True,
+    )
 
 
 _SEP = "<｜tool▁sep｜>"
@@ -99,14 +124,13 @@ def _name(ends: str) -> Part:
 
 def _deepseek_shape(head: list[Part], block_end: list[Part]) -> CallShape:
     begin = [SPACE, *literal("<｜tool▁call▁begin｜>"), *head]
-    return CallShape(
-        marker="<｜tool▁calls▁begin｜>",
+    form = CallForm(
         first_head=Pattern(begin),
         tails=(Pattern([*block_end, *literal("<｜tool▁call▁end｜>")]),),
         next_head=Pattern(begin),
         list_end=Pattern([SPACE, *literal("<｜tool▁calls▁end｜>")]),
-        has_json_names=False,
     )
+    return CallShape(marker="<｜tool▁calls▁begin｜>", forms=(form,))
 
 
 def _head_parts() -> list[Part]:

@@ -71,9 +71,9 @@ class AlwaysConstrained:
 
 
 class ConstrainedAfterTrigger:
-    """Free text; from the place where `trigger` appears the grammar holds, trigger included.
+    """Free text; from the place where one of `triggers` appears the grammar holds, it included.
 
-    While the text is free nothing is masked and nothing is forced. With `only_at_start` the trigger
+    While the text is free nothing is masked and nothing is forced. With `only_at_start` a trigger
     counts only as the very first text. Bytes that a token has behind the trigger must fit the
     grammar; if they do not, it was no call, and the text stays free.
     """
@@ -83,12 +83,13 @@ class ConstrainedAfterTrigger:
         vocabulary: Vocabulary,
         matcher: LLMatcher,
         *,
-        trigger: bytes,
+        triggers: Sequence[bytes],
         only_at_start: bool,
     ) -> None:
         self._vocabulary = vocabulary
         self._matcher = matcher
-        self._trigger = trigger
+        self._triggers = tuple(triggers)
+        self._n_kept = max(map(len, triggers)) - 1
         self._only_at_start = only_at_start
         self._tail: list[tuple[int, bytes]] = []
         """The latest tokens, as far back as a trigger that is being written can begin."""
@@ -128,14 +129,18 @@ class ConstrainedAfterTrigger:
     def _watch(self, token_id: int) -> None:
         self._tail.append((token_id, self._vocabulary.tokenizer.token_bytes(token_id)))
         text = b"".join(data for _, data in self._tail)
-        at = text.find(self._trigger)
-        if at >= 0 and not (self._only_at_start and at > 0):
-            if not self._begin(text, at):
-                self._forget(len(self._trigger) - 1)
-        elif self._only_at_start:
-            self._is_hopeless = not self._trigger.startswith(text)
+        if self._only_at_start:
+            self._watch_start(text)
+            return
+        found = [at for trigger in self._triggers if (at := text.find(trigger)) >= 0]
+        if not (found and self._begin(text, min(found))):
+            self._forget(self._n_kept)
+
+    def _watch_start(self, text: bytes) -> None:
+        if any(map(text.startswith, self._triggers)):
+            self._is_hopeless = not self._begin(text, 0)
         else:
-            self._forget(len(self._trigger) - 1)
+            self._is_hopeless = not any(trigger.startswith(text) for trigger in self._triggers)
 
     def _begin(self, text: bytes, at: int) -> bool:
         """Put the grammar in force, from the trigger at `at` on; False if the text does not fit."""

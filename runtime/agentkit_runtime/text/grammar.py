@@ -77,15 +77,16 @@ class GrammarCompiler:
             return ConstrainedAfterTrigger(
                 self._vocabulary,
                 self._matcher(source, plan),
-                trigger=thinking_ends.encode(),
+                triggers=[thinking_ends.encode()],
                 only_at_start=False,
             )
         matcher = self._matcher(source, plan)
         if plan.is_free_first:
+            names = [tool.name for _, tool in plan.tools]
             return ConstrainedAfterTrigger(
                 self._vocabulary,
                 matcher,
-                trigger=plan.tool_format.trigger.encode(),
+                triggers=[trigger.encode() for trigger in plan.tool_format.triggers(names)],
                 only_at_start=plan.tool_format.is_whole_message,
             )
         return AlwaysConstrained(self._vocabulary, matcher)

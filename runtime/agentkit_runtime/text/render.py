@@ -98,7 +98,7 @@ class Renderer:
         self.template = template
         self.traits = template.traits
         self.tool_format = tool_format or tool_format_for(template)
-        self._names_arguments = self.tool_format.name == "tags"
+        self._names_arguments = self.tool_format.replay == "named"
         """Whether the template writes each argument by itself."""
         self._used_by_template = noncharacters_in([template.source])
         self._tools: Recent[tuple[str, str], CheckedTools] = Recent(_KEPT_TOOLSETS)
@@ -217,7 +217,7 @@ class Renderer:
         if known.mark not in (None, mark):
             return self._front(messages, NO_FRONT, used_by_tools)
         marked, needs_mark = marked_messages(new, mark, self.tokenizer.marker)
-        shown = marked if self.traits.supports_tools else [*map(self._as_text, marked)]
+        shown = self._shown(marked)
         front = Front(
             messages=messages,
             n_bytes=known.n_bytes + content_bytes(new),
@@ -247,6 +247,15 @@ class Renderer:
         has_system = messages[0].role == "system"
         system = with_tools(messages[0].content if has_system else "", tools, self.tool_format)
         return [ChatMessage(role="system", content=system), *messages[int(has_system) :]]
+
+    def _shown(self, messages: list[ChatMessage]) -> list[ChatMessage]:
+        if not self.traits.supports_tools:
+            return [self._as_text(message) for message in messages]
+        if self.tool_format.replay == "text":
+            return [
+                self._as_text(message) if message.tool_calls else message for message in messages
+            ]
+        return messages
 
     def _as_text(self, message: ChatMessage) -> ChatMessage:
         if message.role == "tool":

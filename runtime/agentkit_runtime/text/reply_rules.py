@@ -48,9 +48,10 @@ def _call_rules(plan: ReplyPlan, vocabulary: Vocabulary) -> list[str]:
         return lark_literal(value, vocabulary)
 
     more = f" ({text(tool_format.separator)} call){{0,{MAX_PARALLEL_CALLS - 1}}}" if several else ""
+    lead = _lead(plan, vocabulary)
     kinds = " | ".join(f"call_{i}" for i, _ in plan.tools)
     rules = [
-        f"calls: {text(tool_format.opening)} call{more} {text(tool_format.closing)}",
+        f"calls: {lead} {text(tool_format.opening)} call{more} {text(tool_format.closing)}",
         f"call: {text(tool_format.before)} ({kinds}) {text(tool_format.tail)}",
     ]
     for i, tool in plan.tools:
@@ -59,6 +60,14 @@ def _call_rules(plan: ReplyPlan, vocabulary: Vocabulary) -> list[str]:
         rules += [f"call_{i}: {head} arguments_{i}"]
         rules += argument_rules(i, tool, tool_format, vocabulary)
     return rules
+
+
+def _lead(plan: ReplyPlan, vocabulary: Vocabulary) -> str:
+    """A token in front of the calls, which a model may choose and is not led to."""
+    lead = plan.tool_format.lead
+    if not plan.is_free_first or lead not in vocabulary.tokenizer.special_texts:
+        return ""
+    return f"({lark_literal(lead, vocabulary)})?"
 
 
 def argument_rules(

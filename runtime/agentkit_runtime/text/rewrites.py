@@ -136,7 +136,8 @@ def _samples(template: ChatTemplate) -> Iterator[tuple[RewriteKind, str, str]]:
         )
         form = tool_format_for(template)
         call = form.calls_text([("probe", _ARGUMENTS)])
-        yield from _turn(template, "call", asked, call, [_calling(), _result()], _TOOLS)
+        said = {"role": "assistant", "content": call} if form.replay == "text" else _calling()
+        yield from _turn(template, "call", asked, call, [said, _result()], _TOOLS)
 
 
 def _turn(

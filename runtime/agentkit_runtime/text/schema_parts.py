@@ -1,9 +1,13 @@
-"""What a JSON schema says about a value's type, and the alternatives that it is made of."""
+"""What a JSON schema says of a tool's arguments one by one: types, alternatives, listed values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from agentkit_runtime.text.schema_bounds import MAX_KEY_CHARS, UnboundableSchema
 
 Kind = Literal["string", "number", "integer", "boolean", "null", "array", "object"]
 JsonObject: TypeAlias = Mapping[str, object]
@@ -76,6 +80,80 @@ def alternatives(schema: object, root: JsonObject, depth: int = 0) -> list[JsonO
     if isinstance(schema.get("type"), (list, tuple)) and not said & {"enum", "const"}:
         return [{**schema, "type": name} for name in _listed(schema["type"])]
     return [schema]
+
+
+def listed_values(leaf: JsonObject) -> Sequence[object] | None:
+    """The values of an `enum` or a `const`; None for a schema without."""
+    if "const" in leaf:
+        return [leaf["const"]]
+    values = leaf.get("enum")
+    return values if isinstance(values, (list, tuple)) and values else None
+
+
+def by_itself(leaf: JsonObject, root: JsonObject) -> dict[str, object]:
+    """A part of `root` with the definitions that it may name."""
+    names = ("$defs", "definitions") if "$ref" in json.dumps(leaf) else ()
+    return {**leaf, **{key: root[key] for key in names if key in root}}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One of a tool's arguments."""
+
+    name: str
+    schema: object
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """A tool's arguments."""
+
+    named: tuple[Argument, ...]
+    others: JsonObject | None
+    """The schema of arguments without a name in the schema; None where there can be none."""
+
+
+def named_arguments(schema: JsonObject) -> Arguments:
+    """The arguments that a tool's bounded schema lists.
+
+    Raises `UnboundableSchema` for one that says more of the whole than a list of arguments.
+    """
+    top = _top(schema)
+    required = top.get("required")
+    needed = set(required) if isinstance(required, (list, tuple)) else set()
+    properties = top.get("properties")
+    named = properties.items() if isinstance(properties, Mapping) else ()
+    return Arguments(
+        tuple(Argument(name, part, name in needed) for name, part in named if part is not False),
+        _others(top),
+    )
+
+
+def _top(schema: JsonObject) -> JsonObject:
+    """The object that lists the arguments."""
+    if "$ref" in schema:
+        found = resolved(schema["$ref"], schema)
+        if isinstance(found, Mapping):
+            return found
+    for key in ("$ref", "anyOf", "oneOf", "allOf", "minProperties"):
+        if key in schema:
+            raise UnboundableSchema(
+                f"this model writes each argument by itself, which cannot be held to {key!r} "
+                "of the whole; list the arguments under 'properties'"
+            )
+    return schema
+
+
+def _others(top: JsonObject) -> JsonObject | None:
+    patterns = top.get("patternProperties")
+    if isinstance(patterns, Mapping) and patterns:
+        if list(patterns) != [f"^.{{0,{MAX_KEY_CHARS}}}$"]:
+            raise UnboundableSchema("this model's arguments cannot be held to 'patternProperties'")
+        (values,) = patterns.values()
+        return values if isinstance(values, Mapping) else {}
+    others = top.get("additionalProperties")
+    return others if isinstance(others, Mapping) else None
 
 
 def resolved(reference: object, root: JsonObject) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from agentkit_runtime.text.lark import lark_plain, lark_schema
 from agentkit_runtime.text.schema_bounds import (
@@ -13,63 +13,39 @@ from agentkit_runtime.text.schema_bounds import (
     MAX_STRING_CHARS,
     UnboundableSchema,
 )
-from agentkit_runtime.text.schema_parts import JsonObject, alternatives, kinds, resolved
+from agentkit_runtime.text.schema_parts import (
+    JsonObject,
+    alternatives,
+    by_itself,
+    kinds,
+    listed_values,
+    named_arguments,
+)
 
 _END = "\n</parameter>"
 
 
 def tag_rules(rule: str, schema: JsonObject) -> list[str]:
     """Rules, of which `rule` stands for all arguments, in the schema's order."""
-    top = _top(schema)
-    required = top.get("required")
-    needed = set(required) if isinstance(required, (list, tuple)) else set()
+    arguments = named_arguments(schema)
     rules: list[str] = []
     parts: list[str] = []
-    properties = top.get("properties")
-    for k, (name, part) in enumerate(properties.items() if isinstance(properties, Mapping) else ()):
-        if part is False:
-            continue
-        if not re.fullmatch(r"[^<>\n]+", name):
-            raise UnboundableSchema(f"the name {name!r} cannot stand in a tag")
-        parts.append(f"{rule}_{k}" if name in needed else f"{rule}_{k}?")
-        tag = lark_plain(f"<parameter={name}>")
+    for k, argument in enumerate(arguments.named):
+        if not re.fullmatch(r"[^<>\n]+", argument.name):
+            raise UnboundableSchema(f"the name {argument.name!r} cannot stand in a tag")
+        parts.append(f"{rule}_{k}" if argument.is_required else f"{rule}_{k}?")
+        tag = lark_plain(f"<parameter={argument.name}>")
         rules.append(f"{rule}_{k}: {tag} {rule}_{k}_value")
-        rules += _value_rules(f"{rule}_{k}_value", part, schema)
-    others = _others(top)
-    if others is not None:
+        rules += _value_rules(f"{rule}_{k}_value", argument.schema, schema)
+    if arguments.others is not None:
         parts.append(f"{rule}_other{{0,{MAX_OPEN_PROPERTIES}}}")
-        rules.append(f'{rule}_other: "<parameter=" /[^<>\\n]{{1,{MAX_KEY_CHARS}}}/ ">" {rule}_more')
-        rules += _value_rules(f"{rule}_more", others, schema)
+        name = f"/[^<>\\n]{{1,{MAX_KEY_CHARS}}}/"
+        rules.append(f'{rule}_other: "<parameter=" {name} ">" {rule}_more')
+        rules += _value_rules(f"{rule}_more", arguments.others, schema)
     return [f"{rule}: {' '.join(parts) or _EMPTY}", *rules]
 
 
 _EMPTY = '""'
-
-
-def _top(schema: JsonObject) -> JsonObject:
-    """The object that lists the arguments."""
-    if "$ref" in schema:
-        found = resolved(schema["$ref"], schema)
-        if isinstance(found, Mapping):
-            return found
-    for key in ("$ref", "anyOf", "oneOf", "allOf", "minProperties"):
-        if key in schema:
-            raise UnboundableSchema(
-                f"this model writes each argument by itself, which cannot be held to {key!r} "
-                "of the whole; list the arguments under 'properties'"
-            )
-    return schema
-
-
-def _others(top: JsonObject) -> object:
-    """The schema of arguments without a name in the schema; None where there can be none."""
-    patterns = top.get("patternProperties")
-    if isinstance(patterns, Mapping) and patterns:
-        if list(patterns) != [f"^.{{0,{MAX_KEY_CHARS}}}$"]:
-            raise UnboundableSchema("this model's arguments cannot be held to 'patternProperties'")
-        return next(iter(patterns.values()))
-    others = top.get("additionalProperties")
-    return others if isinstance(others, Mapping) else None
 
 
 def _value_rules(rule: str, schema: object, root: JsonObject) -> list[str]:
@@ -91,31 +67,18 @@ def _value_rules(rule: str, schema: object, root: JsonObject) -> list[str]:
     parts: list[str] = []
     rules: list[str] = []
     for n, leaf in enumerate(leaves):
-        listed = _listed(leaf)
+        listed = listed_values(leaf)
         if listed is None:
             parts.append(f"{rule}_{n}")
-            rules.append(f"{rule}_{n}: {lark_schema(_by_itself(leaf, root))}")
+            rules.append(f"{rule}_{n}: {lark_schema(by_itself(leaf, root))}")
         else:
             parts += map(_literal, listed)
     end = lark_plain(f"{_END}\n")
     return [f'{rule}: "\\n" ({" | ".join(parts)}) {end}', *rules]
 
 
-def _by_itself(leaf: JsonObject, root: JsonObject) -> dict[str, object]:
-    """The schema with the definitions that it may name."""
-    names = ("$defs", "definitions") if "$ref" in json.dumps(leaf) else ()
-    return {**leaf, **{key: root[key] for key in names if key in root}}
-
-
 def _is_free_text(leaf: JsonObject, root: JsonObject) -> bool:
-    return _listed(leaf) is None and "string" in kinds(leaf, root)
-
-
-def _listed(leaf: JsonObject) -> Sequence[object] | None:
-    if "const" in leaf:
-        return [leaf["const"]]
-    values = leaf.get("enum")
-    return values if isinstance(values, (list, tuple)) and values else None
+    return listed_values(leaf) is None and "string" in kinds(leaf, root)
 
 
 def _literal(value: object) -> str:

@@ -33,6 +33,8 @@ class TemplateTraits:
 
     supports_tools: bool
     """It shows tools, replays tool calls with their exact argument text, and shows tool results."""
+    calls_in_python: bool
+    """It replays calls as Python; then the exact text of their arguments does not matter."""
     supports_system: bool
     """It renders a system message in front."""
     supports_mid_system: bool
@@ -49,13 +51,15 @@ class TemplateTraits:
 
 def probe(template: Renders) -> TemplateTraits:
     """Render samples and look at what comes out; never raises for a template that refuses."""
-    supports_tools = template.mentions_tools and _shows_tools(template)
+    shown = _call_shown(template) if template.mentions_tools else None
+    supports_tools = shown is not None
     supports_system = _all_in_order(
         template, [_system("probeS1"), _user("probeU1")], ["probeS1", "probeU1"]
     )
     broken = _broken_prefixes(template, supports_tools, supports_system)
     return TemplateTraits(
         supports_tools=supports_tools,
+        calls_in_python=shown == _PYTHON,
         supports_system=supports_system,
         supports_mid_system=_all_in_order(
             template,
@@ -89,6 +93,9 @@ _ARGUMENTS = '{"city":  "Oslo"}'
 
 _TAGGED = "<parameter=city>\nOslo\n</parameter>"
 """The same, from templates that write each argument by itself."""
+
+_PYTHON = "probe_weather(city="
+"""The beginning of that call, from templates that write Python."""
 
 _TOOLS: tuple[Mapping[str, object], ...] = (
     {
@@ -124,17 +131,16 @@ def _tool(text: str) -> Mapping[str, object]:
     return {"role": "tool", "name": "probe_weather", "tool_call_id": "abcdefghi", "content": text}
 
 
-def _shows_tools(template: Renders) -> bool:
+def _call_shown(template: Renders) -> str | None:
+    """How a call is shown, between a question and a result, where the tool is shown, too."""
     messages = [_user("probeU1"), _calling(), _tool("probeR1"), _assistant("probeA1")]
     text = _attempt(template, messages, _TOOLS)
-    return (
-        text is not None
-        and any(
-            _in_order(text, ["probeU1", arguments, "probeR1", "probeA1"])
-            for arguments in (_ARGUMENTS, _TAGGED)
-        )
-        and "probeD1" in text
-    )
+    if text is None or "probeD1" not in text:
+        return None
+    for call in (_ARGUMENTS, _TAGGED, _PYTHON):
+        if _in_order(text, ["probeU1", call, "probeR1", "probeA1"]):
+            return call
+    return None
 
 
 def _shows_tool_role(template: Renders) -> bool:

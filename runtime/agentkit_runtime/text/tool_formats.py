@@ -9,14 +9,15 @@ from types import MappingProxyType
 from typing import Literal
 
 from agentkit_runtime.text.notation import JsonNotation
+from agentkit_runtime.text.python_notation import PythonNotation
 from agentkit_runtime.text.tag_notation import TagNotation
 from agentkit_runtime.text.template import ChatTemplate
 
 FormatName = Literal[
-    "hermes", "llama3", "mistral", "mistral_args", "deepseek", "deepseek31", "tags"
+    "hermes", "llama3", "mistral", "mistral_args", "deepseek", "deepseek31", "tags", "pythonic"
 ]
 
-Notation = JsonNotation | TagNotation
+Notation = JsonNotation | TagNotation | PythonNotation
 
 JSON = JsonNotation()
 
@@ -33,8 +34,13 @@ class ToolFormat:
     name: FormatName
     arguments_key: Literal["arguments", "parameters"] = "arguments"
     notation: Notation = JSON
-    trigger: str
-    """Generated text that contains this has begun a call."""
+    trigger: str = ""
+    """Generated text that contains this has begun a call; empty: see `triggers`."""
+    replay: Literal["json", "named", "text"] = "json"
+    """What a template that shows tools gets of a call in the history: its arguments as JSON; each
+    argument by its name; or no call, but a message with its text."""
+    lead: str = ""
+    """A control token that models may write in front of a call, and templates leave out."""
     opening: str = ""
     before: str = ""
     after: str = ""
@@ -46,6 +52,12 @@ class ToolFormat:
     """A call is the whole message, so text that does not begin like one holds none."""
     arguments_tag: str = ""
     """Stands between a call's name and its arguments, where they are not one JSON object."""
+
+    def triggers(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Texts of which each has begun a call, where these are the tools' names."""
+        if self.trigger:
+            return (self.trigger, *([f"{self.lead}{self.trigger}"] if self.lead else []))
+        return tuple(f"{self.opening}{self.before}{name}{self.arguments_tag}" for name in names)
 
     def call_text(self, name: str, arguments: str) -> str:
         """One call. `arguments` is JSON text; where calls are JSON it is not changed."""
@@ -82,6 +94,7 @@ HERMES = ToolFormat(
 LLAMA3 = ToolFormat(
     name="llama3",
     arguments_key="parameters",
+    lead="<|python_tag|>",
     trigger='{"name": "',
     allows_parallel=False,
     is_whole_message=True,
@@ -132,6 +145,7 @@ DEEPSEEK31 = ToolFormat(
 TAGS = ToolFormat(
     name="tags",
     notation=TagNotation(),
+    replay="named",
     trigger="<tool_call>",
     before="<tool_call>\n<function=",
     arguments_tag=">\n",
@@ -141,12 +155,27 @@ TAGS = ToolFormat(
 )
 """`<tool_call>` around a tag for the name and one for each argument: Qwen3-Coder and later ones."""
 
+PYTHONIC = ToolFormat(
+    name="pythonic",
+    notation=PythonNotation(),
+    replay="text",
+    opening="[",
+    arguments_tag="(",
+    after=")",
+    separator=", ",
+    closing="]",
+    is_whole_message=True,
+)
+"""A message that is a list of calls in Python: Llama 3.2 and 4, where the template asks for it.
+
+Templates print texts without quotes, or numbers with them, so calls are replayed as messages."""
+
 TOOL_FORMATS: Mapping[FormatName, ToolFormat] = MappingProxyType(
     {
         tool_format.name: tool_format
         for tool_format in (
             *(HERMES, LLAMA3, MISTRAL, MISTRAL_ARGS),
-            *(DEEPSEEK, DEEPSEEK31, TAGS),
+            *(DEEPSEEK, DEEPSEEK31, TAGS, PYTHONIC),
         )
     }
 )
@@ -163,6 +192,8 @@ def tool_format_for(template: ChatTemplate) -> ToolFormat:
         return HERMES
     if "<function=" in template.source and "<parameter=" in template.source:
         return TAGS
+    if template.traits.calls_in_python:
+        return PYTHONIC
     if "[TOOL_CALLS]" in template.source:
         return MISTRAL_ARGS if "[ARGS]" in template.source else MISTRAL
     if "<tool_call>" not in template.source and '"parameters"' in template.source:

@@ -20,6 +20,7 @@ from agentkit_runtime.text.tool_formats import (
     LLAMA3,
     MISTRAL,
     MISTRAL_ARGS,
+    PYTHONIC,
     TAGS,
     TOOL_FORMATS,
     FormatName,
@@ -34,6 +35,7 @@ __all__ = [
     "LLAMA3",
     "MISTRAL",
     "MISTRAL_ARGS",
+    "PYTHONIC",
     "TAGS",
     "TOOL_FORMATS",
     "FormatName",
@@ -73,14 +75,14 @@ class ToolCallParser:
         """
         self._callable_names = callable_names
         self._parameters = parameters
-        self._notation = tool_format.notation
         self._shape = shape_of(tool_format.name)
+        self._form = self._shape.forms[0]
         self._new_id = new_id or _random_id
         self._state: _State = "content" if self._shape.marker else "head"
         self._held = ""
         self._opening = ""
         """What led into the call in the making; given back as content if it is none."""
-        self._arguments = self._notation.reader({})
+        self._arguments = self._form.notation.reader({})
         self._index = 0
 
     @property
@@ -123,7 +125,7 @@ class ToolCallParser:
             case "content":
                 return self._read_content(events)
             case "head":
-                return self._read_head(events, self._shape.first_head.match(self._held))
+                return self._read_first_head(events)
             case "arguments":
                 return self._read_arguments(events)
             case "tail":
@@ -151,6 +153,14 @@ class ToolCallParser:
     def _begin_call(self, opening: str, end: int) -> None:
         self._opening, self._held, self._state = opening, self._held[end:], "head"
 
+    def _read_first_head(self, events: list[ChatEvent]) -> bool:
+        found = [form.first_head.match(self._held) for form in self._shape.forms]
+        for form, match in zip(self._shape.forms, found, strict=True):
+            if not isinstance(match, str):
+                self._form = form
+                return self._read_head(events, match)
+        return self._read_head(events, "more" if "more" in found else "never")
+
     def _read_head(self, events: list[ChatEvent], found: PartialMatch) -> bool:
         if found == "more":
             return False
@@ -165,14 +175,14 @@ class ToolCallParser:
             return True
         events.append(ToolCallStart(index=self._index, id=self._new_id(), name=name))
         self._held = self._held[found.end() :]
-        self._arguments = self._notation.reader(self._parameters.get(name, {}))
+        self._arguments = self._form.notation.reader(self._parameters.get(name, {}))
         self._state = "arguments"
         return True
 
     def _called_name(self, head: re.Match[str]) -> str | None:
         """The name in a call's head; None if it names nothing that may be called."""
         written = head["name"]
-        name: str = json.loads(f'"{written}"') if self._shape.has_json_names else written
+        name: str = json.loads(f'"{written}"') if self._form.has_json_names else written
         return name if self._callable_names is None or name in self._callable_names else None
 
     def _read_arguments(self, events: list[ChatEvent]) -> bool:
@@ -187,7 +197,7 @@ class ToolCallParser:
         return True
 
     def _read_tail(self) -> bool:
-        found = _first([pattern.match(self._held) for pattern in self._shape.tails])
+        found = _first([pattern.match(self._held) for pattern in self._form.tails])
         if found == "more":
             return False
         if found == "never":
@@ -199,10 +209,10 @@ class ToolCallParser:
 
     def _read_between(self, events: list[ChatEvent]) -> bool:
         """After a call: another one, the end of the list, or content."""
-        shape = self._shape
-        if shape.next_head is None or shape.list_end is None:
+        form = self._form
+        if form.next_head is None or form.list_end is None:
             return self._read_between_marked()
-        closed, another = shape.list_end.match(self._held), shape.next_head.match(self._held)
+        closed, another = form.list_end.match(self._held), form.next_head.match(self._held)
         if not isinstance(closed, str):
             self._held, self._state = self._held[closed.end() :], "content"
             return True

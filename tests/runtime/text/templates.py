@@ -126,6 +126,36 @@ CODER = """\
 CODER, CODER_JSON = CODER.replace("PRINTED", "string"), CODER.replace("PRINTED", "tojson")
 """The first ones print what is no text with Python's `str`, later ones as JSON."""
 
+PYTHON = """\
+{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}
+{%- for tool in tools or [] %}{{- '\\n' + (tool | tojson) }}{%- endfor %}
+{{- '<|im_end|>' }}
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {{- '<|im_start|>ipython\\n' + ({'output': message.content} | tojson) + '<|im_end|>' }}
+    {%- elif 'tool_calls' in message %}
+        {{- '<|im_start|>assistant\\n[' }}
+        {%- for call in message.tool_calls %}
+            {{- call.function.name + '(' }}
+            {%- for name in call.function.arguments %}
+                {{- name + '=QUOTE%sQUOTE' | format(call.function.arguments[name]) }}
+                {%- if not loop.last %}{{- ', ' }}{%- endif %}
+            {%- endfor %}
+            {{- ')' }}
+            {%- if not loop.last %}{{- ', ' }}{%- endif %}
+        {%- endfor %}
+        {{- ']<|im_end|>' }}
+    {%- elif message.role != 'system' %}
+        {{- '<|im_start|>' + message.role + '\\n' + message.content | trim + '<|im_end|>' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""Llama's calls in Python, printed without quotes, or with quotes around everything."""
+
+PYTHON, PYTHON_QUOTED = PYTHON.replace("QUOTE", ""), PYTHON.replace("QUOTE", '"')
+
 R1 = """\
 {%- set ns = namespace(is_result=false) %}
 {%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}

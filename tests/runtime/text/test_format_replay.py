@@ -11,6 +11,7 @@ from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool
 from agentkit_runtime.text.detok import IncrementalDetokenizer
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
+from agentkit_runtime.text.rewrites import find_rewrites
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.toolcalls import ToolCallParser
@@ -192,3 +193,34 @@ def test_calls_between_tags_are_replayed_as_they_were_generated(
     smollm2: Tokenizer, smollm2_compiler: GrammarCompiler, reply: str, source: str
 ) -> None:
     replayed(smollm2, smollm2_compiler, source, reply, ASKED)
+
+
+PYTHON_REPLIES = [
+    "[now()]",
+    '[read(path="ü \\"q\\" \\\\ \\n, ) ] 東京"), now()]',
+    '[edit(path="a.py", text="", line=12, mode="replace", keep=True, note=None, '
+    'more={"x": [1, null]})]',
+    '[edit(path="a.py", text="[now()]", mode=None, note="12")]',
+]
+
+
+@pytest.mark.parametrize("source", [templates.PYTHON, templates.PYTHON_QUOTED])
+@pytest.mark.parametrize("reply", PYTHON_REPLIES)
+def test_calls_in_python_are_replayed_as_they_were_generated(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler, reply: str, source: str
+) -> None:
+    replayed(smollm2, smollm2_compiler, source, reply, ASKED)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(templates.R1, templates.V31, templates.CODER, templates.CODER_JSON),
+        *(templates.PYTHON, templates.PYTHON_QUOTED),
+    ],
+)
+def test_no_format_says_a_call_otherwise_later(source: str) -> None:
+    template = ChatTemplate(source)
+    assert template.traits.supports_tools
+    assert template.traits.appends_only
+    assert not {"call", "reply", "tools"} & {rewrite.kind for rewrite in find_rewrites(template)}

@@ -18,6 +18,7 @@ from agentkit_runtime.text.toolcalls import (
     LLAMA3,
     MISTRAL,
     MISTRAL_ARGS,
+    PYTHONIC,
     TAGS,
     TOOL_FORMATS,
     ToolCallParser,
@@ -141,6 +142,37 @@ CASES: list[tuple[ToolFormat, str, Folded]] = [
     ),
     (DEEPSEEK31, f"{BEGIN}{BARE_A.partition(A)[0]}{A[:3]}", ("", [("weather", A[:3])])),
     (DEEPSEEK31, f"{BEGIN}{FENCED_A}{END}", (f"{BEGIN}{FENCED_A}{END}", [])),
+    (PYTHONIC, "[now()]", ("", [("now", "{}")])),
+    (
+        PYTHONIC,
+        '[weather(city="Oslo, \\"C\\" (N)", n=[1, {"x": "]"}]), now( )]\n',
+        ("\n", [("weather", '{"city": "Oslo, \\"C\\" (N)", "n": [1, {"x": "]"}]}'), ("now", "{}")]),
+    ),
+    (
+        PYTHONIC,
+        " [ f( a = 'it\\'s\\x41' , b=True,c=None, d=(1, 2.5), e={'k': False}, g=x ) ]",
+        (
+            "",
+            [
+                (
+                    "f",
+                    '{"a": "it\'sA", "b": true, "c": null, "d": [1, 2.5], "e": {"k": false}, '
+                    '"g": "x"}',
+                )
+            ],
+        ),
+    ),
+    (PYTHONIC, "[f(a=1,)]", ("", [("f", '{"a": 1}')])),
+    (PYTHONIC, "[1] says so", ("[1] says so", [])),
+    (PYTHONIC, "[link](https://a.b/c?d=e)", ("[link](https://a.b/c?d=e)", [])),
+    (PYTHONIC, "[f(x) for x in y]", ("[f(x) for x in y]", [])),
+    (PYTHONIC, "see [f(a=1)]", ("see [f(a=1)]", [])),
+    (PYTHONIC, "[f(a", ("[f(a", [])),
+    (PYTHONIC, "[f(a=1, b='x", ("", [("f", '{"a": 1, "b": ')])),
+    (PYTHONIC, "[f(a=1, 2), g()]", (", 2), g()]", [("f", '{"a": 1')])),
+    (PYTHONIC, "[f()", ("", [("f", "{}")])),
+    (PYTHONIC, f'{{"name": "weather", "parameters": {A}}}', ("", [("weather", A)])),
+    (LLAMA3, "[now(), f(a='b')]", ("", [("now", "{}"), ("f", '{"a": "b"}')])),
     (TAGS, TAGGED_A, ("", [("weather", '{"city": "Oslo \\"C\\"\\n\\n", "n": [1, 2]}')])),
     (TAGS, f"Let me see.\n\n{TAGGED_B}\n{TAGGED_B}", ("Let me see.", [("now", "{}")] * 2)),
     (TAGS, f"Let me see.\n{TAGGED_B}", ("Let me see.\n", [("now", "{}")])),
@@ -239,6 +271,11 @@ FRAGMENTS = st.lists(
             "<parameter=n>",
             "\n</parameter>",
             "</function>\n</tool_call>",
+            "[f(",
+            "city=",
+            "'it\\'s'",
+            ")",
+            "True",
             "x",
         ]
     ),
@@ -282,7 +319,8 @@ def test_content_is_not_held_back_longer_than_it_must() -> None:
 
 @pytest.mark.parametrize("tool_format", TOOL_FORMATS.values(), ids=lambda form: form.name)
 def test_what_a_format_writes_is_what_the_parser_reads(tool_format: ToolFormat) -> None:
-    calls = [("weather", A), ('odd "name"', "{}")][: 2 if tool_format.allows_parallel else 1]
+    odd = "odd.name-1" if tool_format is PYTHONIC else 'odd "name"'
+    calls = [("weather", A), (odd, "{}")][: 2 if tool_format.allows_parallel else 1]
     assert fold(parse(tool_format, [tool_format.calls_text(calls)])) == ("", calls)
 
 
@@ -306,6 +344,8 @@ def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None
     assert tool_format_for(ChatTemplate(templates.DISTILLED)) is DEEPSEEK
     assert tool_format_for(ChatTemplate(templates.V31)) is DEEPSEEK31
     assert tool_format_for(ChatTemplate(templates.CODER)) is TAGS
+    for source in (templates.PYTHON, templates.PYTHON_QUOTED):
+        assert tool_format_for(ChatTemplate(source)) is PYTHONIC
     native = (templates.R1, templates.V31, templates.CODER)
     assert all(ChatTemplate(source).traits.supports_tools for source in native)
 
@@ -320,6 +360,9 @@ FORBIDDEN = [
     (HERMES, '<tool_call> {"name": "delete_all", "arguments": {}}\n</tool_call>'),
     (DEEPSEEK, f"{BEGIN}{FENCED_A}{END}"),
     (DEEPSEEK31, f"{BEGIN}{BARE_A}{END}"),
+    (TAGS, TAGGED_A),
+    (PYTHONIC, '[delete_all(path="/")]'),
+    (LLAMA3, '[delete_all(path="/")]'),
 ]
 
 
