@@ -19,10 +19,18 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A clause to hang on a message that says what is not there; empty where nothing is near."""
+def or_meant(name: str, known: Iterable[str], *, called: Collection[str] = ()) -> str:
+    """How a sentence ends that says that there is no `name`.
+
+    Args:
+        name: what was written.
+        known: names that there are.
+        called: those of them that `name` names in another way, for certain.
+    """
+    if called:
+        return f"; that is {' or '.join(called)}."
     near = nearest(name, known)
-    return "" if near is None else f"; did you mean {near!r}?"
+    return "." if near is None else f"; did you mean {near!r}?"
 
 
 def listed(known: Collection[str]) -> str:

@@ -98,7 +98,7 @@ def _changed_terms(
                 terms = Terms.model_validate(terms.model_dump() | changes)
                 opened.set_terms(tenant, terms)
         except NoSuchTenant as error:
-            raise NoSuchTenant(f"{error}; say --new for one that has no key yet") from None
+            raise NoSuchTenant(f"{error}. Say --new for one that has no key yet") from None
         except ValidationError as error:
             first = error.errors()[0]
             raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from agentkit_runtime.spelling import did_you_mean
+from agentkit_runtime.spelling import or_meant
 
 if TYPE_CHECKING:
     from agentkit_runtime.admin_client import AdminClient
@@ -24,9 +24,8 @@ def nearest_pin_told(client: AdminClient, handle: str, *, of_all: bool = False) 
             raise
         pins = client.pins(of_all=of_all)
         named = [pin["handle"] for pin in pins if pin["name"] == handle]
-        near = did_you_mean(handle, [pin["handle"] for pin in pins])
-        meant = f"; that is {' or '.join(named)}" if named else near
-        raise ServerFault(f"there is no pin {handle!r}{meant}; `pins` lists them") from None
+        near = or_meant(handle, [pin["handle"] for pin in pins], called=named)
+        raise ServerFault(f"there is no pin {handle!r}{near} `pins` lists them") from None
 
 
 def nothing_of(client: AdminClient, by: str, name: str) -> str:
@@ -37,4 +36,4 @@ def nothing_of(client: AdminClient, by: str, name: str) -> str:
     with suppress(ServerFault):  # a user's key may not look: then nothing is near
         for session in client.sessions():
             known.update(session["tags"] if by == "tag" else [session["session"] or ""])
-    return f"nothing is cached of the {by} {name!r}{did_you_mean(name, known - {name, ''})}"
+    return f"nothing is cached of the {by} {name!r}{or_meant(name, known - {name, ''})}"

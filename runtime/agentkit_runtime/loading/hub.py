@@ -15,7 +15,7 @@ import httpx2
 from agentkit_runtime.errors import ModelNotFound
 from agentkit_runtime.loading.hub_cache import cached_names
 from agentkit_runtime.loading.model_files import ModelFiles, choose_gguf, files_in_folder
-from agentkit_runtime.spelling import did_you_mean, listed
+from agentkit_runtime.spelling import listed, or_meant
 
 _FOLDER_PATTERNS = ("*.safetensors", "*.json", "*.jinja")
 _IGNORED_PATTERNS = ("*/*", "consolidated*")
@@ -128,7 +128,7 @@ def _bars(enabled: bool) -> Iterator[None]:
 
 def _no_file(source: _Source, file_name: str) -> str:
     ggufs = [name for name in source.names if name.endswith(".gguf")]
-    what = f"{file_name!r}{did_you_mean(file_name, ggufs)} (there are: {listed(ggufs)})"
+    what = f"{file_name!r}{or_meant(file_name, ggufs)} There are: {listed(ggufs)}"
     if source.is_offline:
         return f"the hub cannot be reached, and its cache of {source.repository!r} has no {what}"
     return f"the hub repository {source.repository!r} has no file {what}"

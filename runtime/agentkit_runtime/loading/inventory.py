@@ -25,7 +25,7 @@ from agentkit_runtime.loading.hashing import file_sha256
 from agentkit_runtime.loading.home import model_folder, storage_root
 from agentkit_runtime.loading.hub_cache import remove_files
 from agentkit_runtime.loading.model_files import ModelFiles, is_duplicate
-from agentkit_runtime.spelling import did_you_mean
+from agentkit_runtime.spelling import or_meant
 
 _PARTS = ("*.safetensors", "*.json", "*.jinja")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -86,9 +86,9 @@ def manifest_of(model: str, home: Path | None = None) -> Manifest:
     """What is known of a model that was pulled. Raises ModelNotFound for others."""
     found = _read(_manifest_path(_name(model), home))
     if found is None:
-        near = did_you_mean(model, [one.model for one in pulled(home)])
+        near = or_meant(model, [one.model for one in pulled(home)])
         raise ModelNotFound(
-            f"{model!r} was not pulled{near}; `agentkit-runtime pull --list` shows what was, and "
+            f"{model!r} was not pulled{near} `agentkit-runtime pull --list` shows what was, "
             "`pull MODEL` pulls another"
         )
     return found

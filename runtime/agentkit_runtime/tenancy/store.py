@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from agentkit_runtime.spelling import did_you_mean
+from agentkit_runtime.spelling import or_meant
 from agentkit_runtime.tenancy import key as keys
 from agentkit_runtime.tenancy.records import KeyRecord, NewKey, Snapshot
 from agentkit_runtime.tenancy.store_file import KeyStoreFault, StoreFile
@@ -157,12 +157,12 @@ class KeyStore(StoreFile):
         known = [_record(row) for row in self._db.execute(f"SELECT {_COLUMNS} FROM keys")]
         if named.startswith(keys.PREFIX):  # perhaps a whole key: not to be repeated
             ids = [key.id for key in known if key.shown == keys.shown(named)]
-            what = f"keys are named by their ids, not by themselves{_or_meant(ids)}"
+            what = f"keys are named by their ids, not by themselves{or_meant('', (), called=ids)}"
         else:
             ids = [key.id for key in known if key.name == named]
-            near = _or_meant(ids) or did_you_mean(named, [key.id for key in known])
+            near = or_meant(named, [key.id for key in known], called=ids)
             what = f"there is no key {named!r} in {self.path}{near}"
-        return f"{what}; `keys list` shows the ids"
+        return f"{what} `keys list` shows the ids"
 
 
 def _snapshot(db: sqlite3.Connection) -> Snapshot:
@@ -179,10 +179,6 @@ def _write_terms(db: sqlite3.Connection, tenant: str, terms: Terms) -> None:
         "INSERT INTO tenants VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET terms = excluded.terms",
         (tenant, terms.model_dump_json(exclude_defaults=True)),
     )
-
-
-def _or_meant(ids: Sequence[str]) -> str:
-    return f"; that is {' or '.join(ids)}" if ids else ""
 
 
 def _insert(

@@ -188,7 +188,7 @@ def test_a_session_that_nobody_had_is_remarked_upon(shop: Shop) -> None:
         own = shop.run("prune", f"--{by}", name)
         steered = shop.run("prune", f"--{by}", name, "--tenant", "ann", key="root")
         assert (own.code, steered.code) == (0, 0)
-        assert own.stderr == f"note: nothing is cached of the {by} {name!r}\n"
+        assert own.stderr == f"note: nothing is cached of the {by} {name!r}.\n"
         assert f"did you mean {near!r}?" in steered.stderr
     done = shop.run("prune", "--session", "trip-17")
     assert (done.code, done.stderr) == (0, "")

@@ -56,6 +56,13 @@ def test_a_report_without_an_http_address_is_no_address(
         PipIndex().url(SMOLLM2)
 
 
+def test_without_a_connection_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    warning = "WARNING: Retrying (Retry(total=4)) after connection broken by 'NewConnectionError'"
+    install(monkeypatch, Pip(stderr=f"{warning}\nERROR: No matching", returncode=1))
+    with pytest.raises(IndexUnavailable, match=r"No matching \(the index could not be reached\)"):
+        PipIndex().url(SMOLLM2)
+
+
 def test_pips_last_line_says_why_it_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Pip(stderr="warning\nERROR: No matching distribution", returncode=1))
     with pytest.raises(IndexUnavailable, match="install failed: ERROR: No matching"):

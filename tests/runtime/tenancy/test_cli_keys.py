@@ -126,7 +126,7 @@ def test_limits_of_a_tenant_that_is_not_there_name_the_nearest(path: Path) -> No
 
     assert done.exit_code == 1
     assert "no tenant 'teem-a'" in done.stderr
-    assert "did you mean 'team-a'? (there are: billing, team-a)" in done.stderr
+    assert "did you mean 'team-a'? There are: billing, team-a." in done.stderr
     assert "--new" in done.stderr
     with KeyStore(path) as store:
         assert store.snapshot().terms == {}
