@@ -31,9 +31,10 @@ from agentkit_runtime.text.recent import Recent
 from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.template import TEMPLATE_OPTIONS, ChatTemplate
 from agentkit_runtime.text.template_json import NamedArguments, VerbatimJson
+from agentkit_runtime.text.template_probe import TOOL_LINES
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
-from agentkit_runtime.text.tool_prompt import tool_response, with_tools
+from agentkit_runtime.text.tool_prompt import tool_line, tool_response, with_tools
 from agentkit_runtime.text.trust import free_mark
 
 _KEPT_TOOLSETS = 32
@@ -83,9 +84,10 @@ class Written:
 class Renderer:
     """Renders requests for one model. Thread-safe; what it remembers changes no result.
 
-    A template without tool support gets the tools in the first system message, calls as text in
-    `tool_format`, and results as plain messages of role `tool`; where it does not know that role,
-    as user messages. Strings from outside never become special tokens.
+    A template without tool support gets the tools in the first system message, or as lines where it
+    has a place for them, calls as text in `tool_format`, and results as plain messages of role
+    `tool`; where it does not know that role, as user messages. Strings from outside never become
+    special tokens.
     """
 
     def __init__(
@@ -148,7 +150,7 @@ class Renderer:
             [values.get(id(message)) or self._template_message(message) for message in messages],
             tools=self._template_tools(shown_tools),
             add_generation_prompt=add_generation_prompt,
-            options=request.template_options,
+            options={**request.template_options, **self._tool_lines(shown_tools)},
         )
         prefill = request.prefill if add_generation_prompt else ""
         if prefill:
@@ -235,7 +237,7 @@ class Renderer:
         messages = list(shown)
         if not self.traits.supports_mid_system:
             messages = with_system_in_front(messages, warnings)
-        if tools and not self.traits.supports_tools:
+        if tools and not (self.traits.supports_tools or self.traits.lists_tools):
             messages = self._with_tools_as_text(messages, tools)
         if not self.traits.supports_system:
             messages = with_system_in_user(messages, warnings)
@@ -284,6 +286,11 @@ class Renderer:
         if not self.traits.supports_tools:
             return None
         return [_template_tool(tool) for tool in tools] or None
+
+    def _tool_lines(self, tools: Sequence[ChatTool]) -> Mapping[str, object]:
+        if not (tools and self.traits.lists_tools):
+            return {}
+        return {TOOL_LINES: [tool_line(tool) for tool in tools]}
 
     def _template_call(self, call: ChatToolCall) -> Mapping[str, object]:
         shown = NamedArguments if self._names_arguments else VerbatimJson

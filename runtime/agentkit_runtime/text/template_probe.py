@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from agentkit_runtime.errors import RequestRejected
@@ -23,6 +24,7 @@ class Renders(Protocol):
         *,
         tools: Sequence[Mapping[str, object]] | None = None,
         add_generation_prompt: bool = True,
+        options: Mapping[str, object] = MappingProxyType({}),
     ) -> str:
         """The prompt text; `RequestRejected` if the template refuses."""
 
@@ -35,6 +37,8 @@ class TemplateTraits:
     """It shows tools, replays tool calls with their exact argument text, and shows tool results."""
     calls_in_python: bool
     """It replays calls as Python; then the exact text of their arguments does not matter."""
+    lists_tools: bool
+    """It shows tools that are given as lines of text, in `TOOL_LINES`, and knows no calls."""
     supports_system: bool
     """It renders a system message in front."""
     supports_mid_system: bool
@@ -60,6 +64,7 @@ def probe(template: Renders) -> TemplateTraits:
     return TemplateTraits(
         supports_tools=supports_tools,
         calls_in_python=shown == _PYTHON,
+        lists_tools=shown is None and _lists_tools(template),
         supports_system=supports_system,
         supports_mid_system=_all_in_order(
             template,
@@ -87,6 +92,10 @@ def shows_user_text(template: Renders) -> bool:
         template, [_system("probeS1"), _user("probeU1")], ["probeU1"]
     )
 
+
+TOOL_LINES = "xml_tools"
+"""SmolLM3's variable for tools that are called with JSON between tags. It has another one for
+functions in a notebook, which run in code and not by a call."""
 
 _ARGUMENTS = '{"city":  "Oslo"}'
 """Two blanks after the colon: shows whether the template re-formats."""
@@ -141,6 +150,14 @@ def _call_shown(template: Renders) -> str | None:
         if _in_order(text, ["probeU1", call, "probeR1", "probeA1"]):
             return call
     return None
+
+
+def _lists_tools(template: Renders) -> bool:
+    try:
+        text = template.render([_user("probeU1")], options={TOOL_LINES: ["probeD1"]})
+    except RequestRejected:
+        return False
+    return _in_order(text, ["probeD1", "probeU1"])
 
 
 def _shows_tool_role(template: Renders) -> bool:

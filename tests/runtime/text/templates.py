@@ -156,6 +156,23 @@ PYTHON = """\
 
 PYTHON, PYTHON_QUOTED = PYTHON.replace("QUOTE", ""), PYTHON.replace("QUOTE", '"')
 
+LISTING = """\
+{{- '<|im_start|>system\\n' }}
+{%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}
+{%- if xml_tools %}
+    {{- '\\n### Tools\\n<tools>\\n' }}
+    {%- for tool in xml_tools[:] %}{{- (tool | string) ~ '\\n' }}{%- endfor %}
+    {{- '</tools>' }}
+{%- endif %}
+{{- '<|im_end|>\\n' }}
+{%- for message in messages if message.role != 'system' %}
+    {%- set role = 'user' if message.role == 'tool' else message.role %}
+    {{- '<|im_start|>' + role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
+"""
+"""SmolLM3's way: a list of tools of its own name, and nothing of calls and results."""
+
 R1 = """\
 {%- set ns = namespace(is_result=false) %}
 {%- if messages[0].role == 'system' %}{{- messages[0].content }}{%- endif %}

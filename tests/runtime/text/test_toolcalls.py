@@ -335,6 +335,7 @@ def test_random_ids_are_unique() -> None:
 def test_the_format_follows_the_template(smollm2_template: ChatTemplate) -> None:
     assert tool_format_for(smollm2_template) is HERMES
     assert tool_format_for(ChatTemplate(templates.QWEN)) is HERMES
+    assert tool_format_for(ChatTemplate(templates.LISTING)) is HERMES
     llama = templates.QWEN.replace("<tool_call>\\n", "").replace("\\n</tool_call>", "")
     assert tool_format_for(ChatTemplate(llama.replace('"arguments"', '"parameters"'))) is LLAMA3
     mistral = templates.QWEN.replace("<tool_call>\\n", "[TOOL_CALLS] [")
