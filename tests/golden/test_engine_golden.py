@@ -23,21 +23,11 @@ from agentkit_runtime.types import (
     FinishReason,
     GenerateRequest,
     SamplingParams,
-    TextDelta,
 )
+from tests.runtime.no_text import NoText
 
 GREEDY_TOKENS = 32
 MAX_STEPS = 200
-
-
-class SilentText:
-    """A text stream that shows nothing: ids are what is compared."""
-
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +62,7 @@ def _generate_all(
             request_id=f"{label}-{name}",
             prompt=tuple(ids),
             namespace=b"golden",
-            text=SilentText(),
+            text=NoText(),
             sampling=SamplingParams(max_tokens=GREEDY_TOKENS),
         )
         core.add(request, events[name].append)

@@ -15,7 +15,7 @@ from typing import Literal
 from agentkit import Context, McpServer
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage
 from agentkit.toolset.mcp.lists.names import final_names
-from tests.agentkit.models.hosted.anthropic.support import elements, members
+from tests.agentkit.json_text import elements, members
 
 SERVER = Path(__file__).parent / "servers" / "chaos.py"
 WEIGHTS = {

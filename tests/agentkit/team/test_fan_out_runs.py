@@ -18,7 +18,6 @@ from agentkit import (
     Deny,
     LimitReached,
     Limits,
-    MemoryJournal,
     ModelError,
     PausedRun,
     Task,
@@ -30,9 +29,9 @@ from agentkit import (
 from agentkit.blocks import ToolMessage, UserMessage
 from agentkit.events import ModelEvent
 from agentkit.models import ModelRequest
-from agentkit.saved import SavedRun
 from agentkit.team import Failed, Ok
 from agentkit.testing import Call, ScriptedModel, Step, assert_extends, assert_prefix_stable
+from tests.agentkit.team.diary import Diary
 
 
 class Clerk(Agent):
@@ -142,18 +141,6 @@ async def test_a_tool_that_has_waited_is_called_again_and_one_that_was_cut_off_i
         told.append(message.results[0].content)
     assert told[0] == ENDS
     assert "the process that ran it ended" in told[1]
-
-
-class Diary(MemoryJournal):
-    """Keeps what the journal held after each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.states: list[tuple[SavedRun, ...]] = []
-
-    async def save(self, run: SavedRun) -> None:
-        await super().save(run)
-        self.states.append(await self.load("r"))
 
 
 async def test_after_a_crash_at_any_step_finished_tasks_are_not_run_again() -> None:

@@ -33,7 +33,6 @@ from agentkit import (
 from agentkit.blocks import ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.events import Event, HandedOff, SubagentEvent
 from agentkit.models import ModelRequest
-from agentkit.saved import SavedRun
 from agentkit.team import Ok, begin_epoch, warm
 from agentkit.team.subagent import Beginning
 from agentkit.testing import (
@@ -46,6 +45,7 @@ from agentkit.testing import (
     assert_stable_build,
 )
 from agentkit.usage import Usage
+from tests.agentkit.team.diary import Diary
 
 
 class Refund(BaseModel):
@@ -215,18 +215,6 @@ async def test_a_run_that_waits_behind_a_handoff_is_resumed_from_json_elsewhere(
     assert_prefix_stable([*model.calls, *after.calls])
 
 
-class Diary(MemoryJournal):
-    """Keeps each state that was ever saved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.states: list[SavedRun] = []
-
-    async def save(self, run: SavedRun) -> None:
-        self.states.append(run)
-        await super().save(run)
-
-
 def by_conversation(request: ModelRequest) -> Step:
     """Answer by what was said so far: the same in whichever process."""
     n = sum(message.kind == "assistant" for message in request.context.messages)
@@ -257,11 +245,11 @@ async def test_from_each_step_that_was_kept_a_run_reaches_the_same_end() -> None
 
     for state in diary.states:
         model = ScriptedModel(by_conversation)
-        result = await Triage(model=model).resume(PausedRun(runs=(state,)))
+        result = await Triage(model=model).resume(PausedRun(runs=state))
         assert result.context == expected.context
         assert result.output == "Done."
         assert {call.wire for call in model.calls} <= wires
-        if state.status != "done":
+        if state[0].status != "done":
             assert model.calls[-1].request.agent == "refunds"
 
 
@@ -359,8 +347,8 @@ async def test_limits_of_the_other_hold_also_after_a_crash() -> None:
             after = ScriptedModel(script)
             desk = [Refunds(limits=limits, max_turns=20)]
             with pytest.raises(LimitReached):
-                await Triage(model=after, handoffs=desk).resume(PausedRun(runs=(state,)))
-            n_before = len(state.requests)
+                await Triage(model=after, handoffs=desk).resume(PausedRun(runs=state))
+            n_before = len(state[0].requests)
             assert n_before + len(after.calls) == n_paid
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agentkit import Agent, MemoryJournal, PausedRun, subagent, tool
 from agentkit.models import ModelRequest
-from agentkit.saved import SavedRun
 from agentkit.testing import Call, ScriptedModel, Step, assert_prefix_stable
+from tests.agentkit.team.diary import Diary
 
 NAMES = ("a", "b", "c")
 MOVES = ("tool", "foreign", "fork", "fresh", "to a", "to b", "to c", "twice")
@@ -90,18 +90,6 @@ def expected_speakers(moves: list[str]) -> list[str]:
             case ["twice"]:
                 active = [other for other in NAMES if other != active][1]
     return [*found, active]
-
-
-class Diary(MemoryJournal):
-    """Keeps what the journal held after each step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.states: list[tuple[SavedRun, ...]] = []
-
-    async def save(self, run: SavedRun) -> None:
-        await super().save(run)
-        self.states.append(await self.load("r"))
 
 
 @settings(max_examples=25, deadline=None)

@@ -17,6 +17,24 @@ def prompt_of(seed: int, n: int, alphabet: int = VOCAB) -> list[int]:
     return [rng.randrange(alphabet) for _ in range(n)]
 
 
+class Recorder:
+    """A grammar that allows everything and remembers the logits it saw."""
+
+    done = False
+
+    def __init__(self) -> None:
+        self.rows: list[torch.Tensor] = []
+
+    def apply(self, logits: torch.Tensor) -> None:
+        self.rows.append(logits.clone())
+
+    def accept(self, token_id: int) -> None:
+        pass
+
+    def forced(self) -> list[int]:
+        return []
+
+
 @dataclass
 class Even:
     """Allows even tokens only, and forces two more behind every multiple of ten."""

@@ -14,27 +14,10 @@ from hypothesis import strategies as st
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.sched.options import SchedulerOptions
 from agentkit_runtime.types import Delta, FinishReason, SamplingParams
+from tests.runtime.engine.fakes import Recorder
 
 Make = Callable[..., Any]
 VOCAB = 97
-
-
-class Recorder:
-    """A grammar that allows everything and remembers the logits it saw."""
-
-    done = False
-
-    def __init__(self) -> None:
-        self.rows: list[torch.Tensor] = []
-
-    def apply(self, logits: torch.Tensor) -> None:
-        self.rows.append(logits.clone())
-
-    def accept(self, token_id: int) -> None:
-        pass
-
-    def forced(self) -> list[int]:
-        return []
 
 
 class Forcing(Recorder):

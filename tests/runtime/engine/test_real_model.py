@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 
 from agentkit_runtime.core import EngineCore
 from agentkit_runtime.load import EngineOptions, load_core
@@ -17,34 +16,9 @@ from agentkit_runtime.types import (
     EngineEvent,
     GenerateRequest,
     SamplingParams,
-    TextDelta,
 )
-
-
-class _Text:
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
-
-
-class _Recorder:
-    """Allows every token and keeps the logits."""
-
-    done = False
-
-    def __init__(self) -> None:
-        self.rows: list[torch.Tensor] = []
-
-    def apply(self, logits: torch.Tensor) -> None:
-        self.rows.append(logits.clone())
-
-    def accept(self, token_id: int) -> None:
-        pass
-
-    def forced(self) -> list[int]:
-        return []
+from tests.runtime.engine.fakes import Recorder
+from tests.runtime.no_text import NoText
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +28,8 @@ def core(smollm2_gguf: Path) -> EngineCore:
     return load_core(files, options)[0]
 
 
-def submit(core: EngineCore, name: str, prompt: list[int], n: int) -> tuple[_Recorder, list[int]]:
-    recorder, ids = _Recorder(), list[int]()
+def submit(core: EngineCore, name: str, prompt: list[int], n: int) -> tuple[Recorder, list[int]]:
+    recorder, ids = Recorder(), list[int]()
 
     def hear(event: EngineEvent) -> None:
         if isinstance(event, Delta):
@@ -65,7 +39,7 @@ def submit(core: EngineCore, name: str, prompt: list[int], n: int) -> tuple[_Rec
         request_id=name,
         prompt=tuple(prompt),
         namespace=b"test",
-        text=_Text(),
+        text=NoText(),
         sampling=SamplingParams(max_tokens=n),
         grammar=recorder,
     )

@@ -24,22 +24,12 @@ from agentkit_runtime.types import (
     Priority,
     RequestStats,
     SamplingParams,
-    TextDelta,
 )
+from tests.runtime.no_text import NoText
 from tests.runtime.sched.slow_tier import Content, SlowTier
 
 VOCAB = 5
 MAX_LENGTH = 10_000
-
-
-class NoText:
-    """Shows nothing."""
-
-    def push(self, token_id: int) -> TextDelta:
-        return TextDelta("")
-
-    def finish(self) -> str:
-        return ""
 
 
 @dataclass(eq=False)

@@ -4,7 +4,6 @@ went over the wire, piece by piece, as each provider's cache reads it."""
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -24,6 +23,7 @@ from agentkit.models.hosted.gemini import GeminiAdapter
 from agentkit.models.hosted.model import HostedModel
 from agentkit.models.hosted.openai_chat import DEEPSEEK, OPENAI, OPENROUTER, ChatAdapter
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
+from tests.agentkit.json_text import elements, members
 
 T = TypeVar("T")
 Pieces = list[str]
@@ -123,49 +123,21 @@ def front_of(body: bytes) -> Pieces:
 
 
 _MARK = re.compile(r',"(?:cache_control|prompt_cache_breakpoint)":\{[^{}]*\}')
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[\s,:]*")
 
 
 def _pieces(text: str) -> Iterator[str]:
-    known = dict(_members(text))
-    for tool in _elements(known.get("tools", "[]")):
-        inside = dict(_members(tool))
+    known = dict(members(text))
+    for tool in elements(known.get("tools", "[]")):
+        inside = dict(members(tool))
         yield from (
-            _elements(inside["functionDeclarations"])
-            if "functionDeclarations" in inside
-            else [tool]
+            elements(inside["functionDeclarations"]) if "functionDeclarations" in inside else [tool]
         )
-    yield from _elements(known.get("system", "[]"))
+    yield from elements(known.get("system", "[]"))
     if "systemInstruction" in known:
-        yield from _elements(dict(_members(known["systemInstruction"]))["parts"])
+        yield from elements(dict(members(known["systemInstruction"]))["parts"])
     # A message is one piece: where its parts end is part of what was sent.
     for name in ("messages", "input", "contents"):
-        yield from _elements(known.get(name, "[]"))
-
-
-def _members(text: str) -> Iterator[tuple[str, str]]:
-    at = _skip(text, 1)
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        start = _skip(text, at)
-        _, at = _DECODER.raw_decode(text, start)
-        yield name, text[start:at]
-        at = _skip(text, at)
-
-
-def _elements(text: str) -> Iterator[str]:
-    at = _skip(text, 1)
-    while text[at] != "]":
-        _, end = _DECODER.raw_decode(text, at)
-        yield text[at:end]
-        at = _skip(text, end)
-
-
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    assert match is not None
-    return match.end()
+        yield from elements(known.get(name, "[]"))
 
 
 def assert_prefix(earlier: Sequence[str], later: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +25,7 @@ from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.wire import Layout
 from agentkit.toolset import Toolset, ToolSpec
+from tests.agentkit.json_text import elements, members
 
 URL = "https://api.anthropic.com/v1/messages"
 MODEL = "claude-sonnet-5-5"
@@ -138,36 +139,6 @@ def _pieces(data: bytes) -> list[tuple[str, str]]:
         parts = dict(members(message))
         found += [(json.loads(parts["role"]), text) for text in elements(parts["content"])]
     return found
-
-
-_DECODER = json.JSONDecoder()
-_SPACE = re.compile(r"[\s,:]*")
-
-
-def _skip(text: str, at: int) -> int:
-    match = _SPACE.match(text, at)
-    assert match is not None
-    return match.end()
-
-
-def members(text: str) -> Iterator[tuple[str, str]]:
-    """The members of a JSON object, their values as they are written."""
-    at = _skip(text, 1)
-    while text[at] != "}":
-        name, at = _DECODER.raw_decode(text, at)
-        start = _skip(text, at)
-        _, at = _DECODER.raw_decode(text, start)
-        yield name, text[start:at]
-        at = _skip(text, at)
-
-
-def elements(text: str) -> Iterator[str]:
-    """The elements of a JSON array as they are written."""
-    at = _skip(text, 1)
-    while text[at] != "]":
-        _, end = _DECODER.raw_decode(text, at)
-        yield text[at:end]
-        at = _skip(text, end)
 
 
 Event = dict[str, Any]
