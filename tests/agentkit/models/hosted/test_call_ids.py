@@ -11,7 +11,7 @@ from agentkit.models.hosted.call_ids import CallIdRule, CallLog
 from agentkit.models.hosted.openai_chat import MISTRAL, OPENAI, OPENROUTER, ChatAdapter
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
 from agentkit.models.hosted.wire import Adapter
-from tests.agentkit.models.hosted.openai_chat.talk import request
+from tests.agentkit.models.hosted.weather import request
 
 ODD = "é" * 129
 

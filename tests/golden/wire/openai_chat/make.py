@@ -25,18 +25,15 @@ from agentkit.models.hosted.openai_chat import (
     Profile,
 )
 from tests.agentkit.models.hosted.openai_chat.talk import (
-    ANSWER,
     FOLLOW_UP,
-    FRONT,
     PICTURE,
     QUESTION,
-    RESULTS,
     adapter,
     calls,
     detail,
     plan,
-    request,
 )
+from tests.agentkit.models.hosted.weather import ANSWER, FRONT, RESULTS, request
 
 FOLDER = Path(__file__).parent
 SETTINGS = Settings(temperature=0.2, max_tokens=1_000)

@@ -18,17 +18,13 @@ from agentkit.context import Context
 from agentkit.models.base import ModelRequest
 from agentkit.toolset import tool
 from tests.agentkit.models.hosted.openai_responses.talk import (
-    ANSWER,
     CALLS,
     FOLLOW_UP,
-    FRONT,
-    PREDICTION,
     QUESTION,
     REASONING,
-    RESULTS,
     adapter,
-    request,
 )
+from tests.agentkit.models.hosted.weather import ANSWER, FRONT, PREDICTION, RESULTS, request
 
 FOLDER = Path(__file__).parent
 

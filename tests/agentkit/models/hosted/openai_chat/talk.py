@@ -17,21 +17,24 @@ from agentkit.blocks import (
     Text,
     Thinking,
     ToolCall,
-    ToolMessage,
-    ToolResult,
     UserMessage,
     VendorItem,
 )
-from agentkit.caching.plan.plan import CachePlan, PlacedMark, Prediction
-from agentkit.caching.policy import InputSplit
+from agentkit.caching.plan.plan import CachePlan, PlacedMark
 from agentkit.caching.request import OpenAiOptions
-from agentkit.context import Context, Document, SystemPart, SystemText, ToolList
+from agentkit.context import Context
 from agentkit.context.segment import Content
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.openai_chat import OPENAI, ChatAdapter, ChatOptions, Profile
 from agentkit.models.hosted.wire import Body
-from agentkit.toolset import Toolset, tool
+from tests.agentkit.models.hosted.weather import (
+    ANSWER,
+    FRONT,
+    PREDICTION,
+    RESULTS,
+    request,
+)
 
 BASE_URL = "https://chat.test/v1"
 URL = f"{BASE_URL}/chat/completions"
@@ -44,36 +47,10 @@ MODELS = {
 """Where the name matters; `m` elsewhere."""
 
 
-@tool
-def weather(city: str) -> str:
-    """Say the weather."""
-    return city
-
-
-@tool
-def lookup(word: str) -> str:
-    """Look a word up."""
-    return word
-
-
-TOOLSET = Toolset([weather, lookup])
-RULES = SystemText(SystemPart.RULES, "Be honest.")
-ROLE = SystemText(SystemPart.ROLE, "You are a weather desk.")
-EXAMPLES = SystemText(SystemPart.EXAMPLES, "Q: Rome? A: 20 °C")
-NOTE = Document(uri="file:notes", text="Use Celsius.\n")
-FRONT: tuple[Content, ...] = (RULES, ToolList(TOOLSET.bytes), ROLE, EXAMPLES, NOTE)
-
 # Odd spacing and key order on purpose: it is what the model wrote.
 ARGUMENTS = '{ "city" : "Zürich",\n "a":1.0 }'
 QUESTION = UserMessage.of("How is it in Zürich?")
 PICTURE = UserMessage.of("Which city is this?", Image.of_bytes(b"\x89PNG", "image/png"))
-RESULTS = ToolMessage(
-    (
-        ToolResult(call_id="call_1", name="weather", content="7 °C"),
-        ToolResult(call_id="call_2", name="lookup", content="no such word", is_error=True),
-    )
-)
-ANSWER = AssistantMessage((Text("Zürich, 7 °C."),))
 FOLLOW_UP = UserMessage.of("And tomorrow?")
 
 
@@ -91,14 +68,6 @@ def calls(label: str = "openai:gpt-6-sol") -> AssistantMessage:
 
 def history(label: str = "openai:gpt-6-sol", *, picture: bool = False) -> tuple[Content, ...]:
     return (PICTURE if picture else QUESTION, calls(label), RESULTS, ANSWER, FOLLOW_UP)
-
-
-PREDICTION = Prediction(split=InputSplit(read=0, uncached=0), hit=0, cost=None, uncached=None)
-
-
-def request(context: Context, toolset: Toolset = TOOLSET, **changes: Any) -> ModelRequest:
-    made = ModelRequest(context=context, toolset=toolset, agent="a", run_id="r", request_id="r-0-0")
-    return dataclasses.replace(made, **changes)
 
 
 def turns(label: str = "openai:gpt-6-sol", *, picture: bool = False) -> list[ModelRequest]:

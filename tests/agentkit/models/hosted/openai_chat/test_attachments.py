@@ -19,13 +19,8 @@ from agentkit.models.hosted.openai_chat import (
     VLLM,
 )
 from agentkit.toolset import Toolset
-from tests.agentkit.models.hosted.openai_chat.talk import (
-    QUESTION,
-    adapter,
-    calls,
-    request,
-    sent,
-)
+from tests.agentkit.models.hosted.openai_chat.talk import QUESTION, adapter, calls, sent
+from tests.agentkit.models.hosted.weather import request
 
 
 def test_an_image_is_a_part_of_its_bytes_or_of_the_url_that_was_given() -> None:

@@ -30,16 +30,15 @@ from agentkit.models.hosted.openai_chat import (
 )
 from agentkit.models.hosted.openai_common import LostMarkWarning
 from tests.agentkit.models.hosted.openai_chat.talk import (
-    FRONT,
     QUESTION,
     adapter,
     body,
     plan,
-    request,
     sent,
     turns,
     without_marks,
 )
+from tests.agentkit.models.hosted.weather import FRONT, request
 
 EXPLICIT = {"mode": "explicit"}
 EPHEMERAL = {"type": "ephemeral"}

@@ -15,14 +15,8 @@ from agentkit.caching.policy import Ttl
 from agentkit.caching.request import OpenAiOptions
 from agentkit.context import Context
 from agentkit.models.base import ModelRequest, Settings, ToolName
-from tests.agentkit.models.hosted.openai_chat.talk import (
-    FRONT,
-    QUESTION,
-    body,
-    plan,
-    request,
-    turns,
-)
+from tests.agentkit.models.hosted.openai_chat.talk import QUESTION, body, plan, turns
+from tests.agentkit.models.hosted.weather import FRONT, request
 from tests.golden.wire.openai_chat.make import FOLDER, NAMES
 
 TYPES: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsStreaming)

@@ -31,21 +31,17 @@ from agentkit.models.hosted.openai_chat import (
 from agentkit.toolset import Toolset
 from tests.agentkit.models.hosted.openai_chat.talk import (
     ARGUMENTS,
-    FRONT,
     MODELS,
     QUESTION,
-    RESULTS,
-    RULES,
-    TOOLSET,
     adapter,
     body,
     calls,
     detail,
     plan,
-    request,
     sent,
     turns,
 )
+from tests.agentkit.models.hosted.weather import FRONT, RESULTS, RULES, TOOLSET, request
 
 ALL = list(PROFILES.values())
 

@@ -26,7 +26,7 @@ from agentkit.models.hosted.openai_chat import (
     ChatLayout,
     Profile,
 )
-from tests.agentkit.models.hosted.openai_chat.talk import RESULTS, TOOLSET, request
+from tests.agentkit.models.hosted.weather import RESULTS, TOOLSET, request
 
 RULES = SystemText(SystemPart.RULES, "Follow the rules. " * 400)
 FRONT = Context(RULES, ToolList(TOOLSET.bytes), SystemText(SystemPart.ROLE, "You look. " * 200))

@@ -24,7 +24,6 @@ from agentkit.models.hosted.openai_chat import (
 )
 from agentkit.models.hosted.openai_common import CacheFieldsRefusedWarning
 from tests.agentkit.models.hosted.openai_chat.talk import (
-    FRONT,
     QUESTION,
     SAID,
     URL,
@@ -33,12 +32,12 @@ from tests.agentkit.models.hosted.openai_chat.talk import (
     collect,
     plan,
     refused,
-    request,
     sse,
     turns,
     usage_chunk,
     without_marks,
 )
+from tests.agentkit.models.hosted.weather import FRONT, request
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,8 @@ from agentkit.models.hosted.openai_chat import (
     OPENROUTER,
     Profile,
 )
-from tests.agentkit.models.hosted.openai_chat.talk import (
-    QUESTION,
-    request,
-    sent,
-    turns,
-)
+from tests.agentkit.models.hosted.openai_chat.talk import QUESTION, sent, turns
+from tests.agentkit.models.hosted.weather import request
 
 
 def test_mistral_gets_ids_that_it_takes_the_same_ones_every_time() -> None:

@@ -38,18 +38,15 @@ from agentkit.models.hosted.openai_chat import (
 )
 from agentkit.toolset import Toolset
 from tests.agentkit.models.hosted.openai_chat.talk import (
-    FRONT,
     QUESTION,
-    ROLE,
-    RULES,
     adapter,
     body,
     plan,
     prompt_bytes,
-    request,
     turns,
     without_marks,
 )
+from tests.agentkit.models.hosted.weather import FRONT, ROLE, RULES, request
 
 PROFILES = [OPENAI, DEEPSEEK, VLLM, OPENROUTER, MISTRAL, MOONSHOT, ALIBABA]
 

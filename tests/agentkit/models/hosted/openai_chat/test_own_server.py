@@ -17,7 +17,8 @@ from agentkit.models.base import Settings
 from agentkit.models.hosted.openai_chat import VLLM, ChatAdapter
 from agentkit_runtime.load_text import load_text
 from agentkit_runtime.service import ChatService
-from tests.agentkit.models.hosted.openai_chat.talk import TOOLSET, collect, plan, request
+from tests.agentkit.models.hosted.openai_chat.talk import collect, plan
+from tests.agentkit.models.hosted.weather import TOOLSET, request
 from tests.runtime.api.serving import serving
 from tests.runtime.service.scripted import Pace, Script, scripted_model
 

@@ -17,43 +17,27 @@ from agentkit.blocks import (
     Text,
     Thinking,
     ToolCall,
-    ToolMessage,
-    ToolResult,
     UserMessage,
     VendorItem,
 )
-from agentkit.caching.plan.plan import CachePlan, PlacedMark, Prediction
-from agentkit.caching.policy import InputSplit
+from agentkit.caching.plan.plan import CachePlan, PlacedMark
 from agentkit.caching.request import OpenAiOptions
-from agentkit.context import Context, Document, SystemPart, SystemText, ToolList
+from agentkit.context import Context
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.openai_responses import ResponsesAdapter, ResponsesOptions
 from agentkit.models.hosted.wire import Body
-from agentkit.toolset import Toolset, tool
+from tests.agentkit.models.hosted.weather import (
+    ANSWER,
+    FRONT,
+    PREDICTION,
+    RESULTS,
+    request,
+)
 
 URL = "https://api.openai.com/v1/responses"
 LABEL = "openai:gpt-6-sol"
 
-
-@tool
-def weather(city: str) -> str:
-    """Say the weather."""
-    return city
-
-
-@tool
-def lookup(word: str) -> str:
-    """Look a word up."""
-    return word
-
-
-TOOLSET = Toolset([weather, lookup])
-RULES = SystemText(SystemPart.RULES, "Be honest.")
-ROLE = SystemText(SystemPart.ROLE, "You are a weather desk.")
-EXAMPLES = SystemText(SystemPart.EXAMPLES, "Q: Rome? A: 20 °C")
-NOTE = Document(uri="file:notes", text="Use Celsius.\n")
-FRONT = (RULES, ToolList(TOOLSET.bytes), ROLE, EXAMPLES, NOTE)
 
 # Odd spacing and key order on purpose: it is what the model wrote.
 ARGUMENTS = '{ "city" : "Zürich",\n "a":1 }'
@@ -71,24 +55,10 @@ CALLS = AssistantMessage(
         ToolCall(id="call_2", name="lookup", arguments='{"word":"Föhn"}'),
     )
 )
-RESULTS = ToolMessage(
-    (
-        ToolResult(call_id="call_1", name="weather", content="7 °C"),
-        ToolResult(call_id="call_2", name="lookup", content="no such word", is_error=True),
-    )
-)
-ANSWER = AssistantMessage((Text("Zürich, 7 °C."),))
 FOLLOW_UP = UserMessage.of(
     "And this report?", File.of_bytes(b"%PDF", "application/pdf", name="r.pdf")
 )
 HISTORY = (QUESTION, CALLS, RESULTS, ANSWER, FOLLOW_UP)
-
-PREDICTION = Prediction(split=InputSplit(read=0, uncached=0), hit=0, cost=None, uncached=None)
-
-
-def request(context: Context, toolset: Toolset = TOOLSET, **changes: Any) -> ModelRequest:
-    made = ModelRequest(context=context, toolset=toolset, agent="a", run_id="r", request_id="r-0-0")
-    return dataclasses.replace(made, **changes)
 
 
 def turns() -> list[ModelRequest]:

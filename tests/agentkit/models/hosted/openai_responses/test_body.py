@@ -18,15 +18,14 @@ from agentkit.errors import RequestRefused
 from agentkit.models.base import Settings, ToolName
 from agentkit.output import output_spec
 from tests.agentkit.models.hosted.openai_responses.talk import (
-    FRONT,
     QUESTION,
     adapter,
     body,
     plan,
-    request,
     sent,
     turns,
 )
+from tests.agentkit.models.hosted.weather import FRONT, request
 
 ON = date(2026, 11, 29)
 

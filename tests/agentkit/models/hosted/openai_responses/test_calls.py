@@ -8,7 +8,8 @@ import pytest
 
 from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage, ToolResult, UserMessage
 from agentkit.context import Context
-from tests.agentkit.models.hosted.openai_responses.talk import adapter, request, sent
+from tests.agentkit.models.hosted.openai_responses.talk import adapter, sent
+from tests.agentkit.models.hosted.weather import request
 
 
 def exchange(call_id: str, name: str = "weather", content: str = "7") -> list[Any]:

@@ -27,21 +27,18 @@ from agentkit.toolset import Toolset, tool
 from tests.agentkit.models.hosted.openai_responses.talk import (
     ARGUMENTS,
     CALLS,
-    FRONT,
     HISTORY,
     LABEL,
     NO_PLAN,
     QUESTION,
     REASONING,
-    RESULTS,
     adapter,
     body,
     plan,
-    request,
     sent,
     turns,
-    weather,
 )
+from tests.agentkit.models.hosted.weather import FRONT, RESULTS, request, weather
 
 
 def test_tools_lead_then_rules_then_the_agents_front_then_history_then_volatile_text() -> None:

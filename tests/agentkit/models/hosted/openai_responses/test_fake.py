@@ -22,16 +22,13 @@ from agentkit.fake.openai.responses_parse import parse
 from agentkit.models.hosted.openai_responses import ResponsesAdapter, ResponsesOptions
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout
 from tests.agentkit.models.hosted.openai_responses.talk import (
-    FRONT,
     HISTORY,
-    PREDICTION,
     QUESTION,
-    RULES,
     adapter,
     collect,
     plan,
-    request,
 )
+from tests.agentkit.models.hosted.weather import FRONT, PREDICTION, RULES, request
 
 LONG = dataclasses.replace(RULES, text="All work and no play makes Jack a dull boy. " * 200)
 START = Context(LONG, *FRONT[1:], QUESTION)

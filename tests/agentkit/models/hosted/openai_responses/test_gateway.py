@@ -21,11 +21,11 @@ from tests.agentkit.models.hosted.openai_responses.talk import (
     created,
     plan,
     refused,
-    request,
     sse,
     text,
     turns,
 )
+from tests.agentkit.models.hosted.weather import request
 
 MADE = turns()[1]
 MARKED = plan(2, 7, cache_key="k")

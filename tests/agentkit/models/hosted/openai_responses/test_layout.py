@@ -30,21 +30,17 @@ from agentkit.models.base import Reuse
 from agentkit.toolset import Toolset, tool
 from tests.agentkit.models.hosted.openai_responses.talk import (
     CALLS,
-    FRONT,
     HISTORY,
     LABEL,
     NO_PLAN,
     QUESTION,
     REASONING,
-    RULES,
-    TOOLSET,
     adapter,
     body,
     plan,
-    request,
     turns,
-    weather,
 )
+from tests.agentkit.models.hosted.weather import FRONT, RULES, TOOLSET, request, weather
 
 END = b'],"model":"gpt-6-sol"'
 

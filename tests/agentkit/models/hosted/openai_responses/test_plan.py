@@ -15,16 +15,8 @@ from agentkit.caching.policy import OpenAiMarkPolicy, Provider, Ttl, policy_for
 from agentkit.caching.simulate import ManualClock, Served, SimulatedOpenAi
 from agentkit.context import Context
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout
-from tests.agentkit.models.hosted.openai_responses.talk import (
-    ANSWER,
-    CALLS,
-    FOLLOW_UP,
-    FRONT,
-    QUESTION,
-    RULES,
-    adapter,
-    request,
-)
+from tests.agentkit.models.hosted.openai_responses.talk import CALLS, FOLLOW_UP, QUESTION, adapter
+from tests.agentkit.models.hosted.weather import ANSWER, FRONT, RULES, request
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 FILLER = "All work and no play makes Jack a dull boy. " * 150
