@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,7 @@ from tests.runtime.service.scripted import (
     scripted_model,
     wait_until,
 )
+from tests.runtime.text import templates
 
 Text = tuple[Tokenizer, ChatTemplate]
 
@@ -154,6 +156,61 @@ async def test_a_call_becomes_events_and_ends_with_tool_calls(smollm2_text: Text
     assert "".join(arguments) == '{"city": "Bonn"}'
     assert finished(events).reason == "tool_calls"
     assert content(events) == ""
+
+
+TAGGED_CALL = (
+    "<tool_call>\n<function=weather>\n<parameter=city>\n53111\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "said", "arguments"),
+    [
+        (templates.CODER, f"I look.\n\n{TAGGED_CALL}", '{"city": "53111"}'),
+        (templates.PYTHON, '[weather(city="53111")]', '{"city": "53111"}'),
+        (
+            templates.LISTING,
+            '<tool_call>\n{"name": "weather", "arguments": {"city": "53111"}}\n</tool_call>',
+            '{"city": "53111"}',
+        ),
+    ],
+)
+async def test_the_next_turn_finds_a_call_of_any_format_in_the_cache(
+    smollm2_text: Text, source: str, said: str, arguments: str
+) -> None:
+    """The reply's ids are not given back: they are found by the text that comes back."""
+    tokenizer, template = smollm2_text[0], ChatTemplate(source)
+    chat = request(user("try"), tools=(WEATHER,))
+    script = Script(tokenizer, {"try": said, "sunny": "It is."}, by_character=True)
+    with serving((tokenizer, template), script) as service:
+        events = await collect(service, chat)
+        told = [event.text for event in events if isinstance(event, ToolCallArguments)]
+        (start,) = (event for event in events if isinstance(event, ToolCallStart))
+        call = ChatToolCall(id=start.id, name=start.name, arguments="".join(told))
+        answer = ChatMessage(role="assistant", content=content(events), tool_calls=(call,))
+        result = ChatMessage(role="tool", content="12 degrees", tool_call_id=start.id)
+        later = await collect(
+            service, replace(chat, messages=(user("try"), answer, result, user("sunny")))
+        )
+        losses = service.template_report().losses
+
+    assert (start.name, call.arguments) == ("weather", arguments)
+    assert finished(events).reason == "tool_calls"
+    assert finished(later).stats.cached_tokens > finished(events).stats.prompt_tokens
+    assert (losses.turns, losses.rewritten) == (1, 0)
+
+
+async def test_a_call_between_tags_that_turns_into_text_is_no_call_to_run(
+    smollm2_text: Text,
+) -> None:
+    said = "<tool_call><function=weather> Bonn"
+    text = (smollm2_text[0], ChatTemplate(templates.CODER))
+    with serving(text, Script(text[0], {"try": said})) as service:
+        events = await collect(service, request(user("try"), tools=(WEATHER,)))
+
+    assert finished(events).reason == "stop"
+    assert content(events) == " Bonn"
 
 
 async def test_a_call_that_is_cut_by_the_limit_ends_with_length(smollm2_text: Text) -> None:
