@@ -96,6 +96,7 @@ class TenantTicket:
     def __init__(self, account: Account, asked: Asked) -> None:
         self._account = account
         self._n = asked.n
+        self._has_one_prompt = not asked.more
         self._prompt = self._answers = 0
         """Tokens that are set aside."""
         if account.tokens is not None or account.terms.tokens_per_month is not None:
@@ -107,9 +108,10 @@ class TenantTicket:
         """Nothing: the request was counted when it came."""
 
     def event(self, index: int, event: ChatEvent) -> None:
-        """The first one says that the prompt is computed, and charged."""
-        self._account.reserved -= self._prompt
-        self._prompt = 0
+        """The first one says that the prompt is computed, and charged; of several, one of them."""
+        if self._has_one_prompt:
+            self._account.reserved -= self._prompt
+            self._prompt = 0
 
     def leave(self) -> None:
         """Give the place back, and what is set aside."""

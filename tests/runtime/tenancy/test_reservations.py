@@ -90,12 +90,13 @@ class Desk:
         self.accounts = Accounts(self.live, Ledger(), lambda: self.computed, clock=Clock())
         self.gate = TenantGate(self.accounts)
 
-    def enter(self, request: ChatRequest, n: int = 1) -> TenantTicket:
+    def enter(self, request: ChatRequest, *more: ChatRequest, n: int = 1) -> TenantTicket:
         asked = Asked(
             id="r",
             endpoint="/v1/chat/completions",
             caller=Caller(tenant="ann"),
             chat=request,
+            more=more,
             n=n,
             headers={},
             began_s=0.0,
@@ -144,6 +145,16 @@ def test_what_is_under_way_is_set_aside_until_it_ends(desk: Desk) -> None:
     for ticket in (first, second):
         ticket.leave()
     assert left(desk) == 95
+
+
+def test_of_several_prompts_none_is_settled_by_another_ones_answer(desk: Desk) -> None:
+    one, other = (chat(prompt_ids=tuple(range(n)), max_tokens=5) for n in (20, 30))
+    ticket = desk.enter(one, other, n=2)
+    assert left(desk) == 40
+    ticket.event(0, FINISHED)
+    assert left(desk) == 40
+    ticket.leave()
+    assert left(desk) == 100
 
 
 def test_a_budget_counts_what_is_under_way(desk: Desk) -> None:
