@@ -8,6 +8,7 @@ from pathlib import Path
 from agentkit_runtime.capacity.shapes import SHAPES
 from agentkit_runtime.errors import ModelNotFound, UnsupportedModel
 from agentkit_runtime.model.config import ModelConfig
+from agentkit_runtime.spelling import or_meant
 
 
 def resolve_shape(model: str) -> tuple[str, ModelConfig]:
@@ -35,7 +36,7 @@ def resolve_shape(model: str) -> tuple[str, ModelConfig]:
         return path.parent.name or path.name, _from_json(path)
     raise ModelNotFound(
         f"{model!r} is no config.json, model folder or .gguf file here, and none of the known "
-        f"shapes: {', '.join(SHAPES)}"
+        f"shapes{or_meant(model, SHAPES)} There are: {', '.join(SHAPES)}"
     )
 
 

@@ -221,6 +221,7 @@ def test_the_command_says_when_the_weights_do_not_fit() -> None:
     ("arguments", "message"),
     [
         (("nothing", "--memory", "1GB"), "none of the known shapes"),
+        (("llama-3.1-8", "--memory", "1GB"), "did you mean 'llama-3.1-8b'?"),
         (("smollm2", "--memory", "much"), "a memory size is"),
         (("smollm2", "--memory", "1GB", "--kv-dtype", "fp9"), "kv_dtype must be one of"),
         (("smollm2", "--memory", "1GB", "--shared", "8k"), "shared must be"),
