@@ -6,6 +6,7 @@ The client is imported when it is needed: it is slow to import, and most models 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,7 @@ def _source(repository: str, progress: bool) -> _Source:
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 
+    _log_once()
     try:
         # Not list_repo_files, which tries for half a minute and logs each time.
         info = HfApi().model_info(repository, timeout=_ASK_S)
@@ -78,6 +80,12 @@ def _source(repository: str, progress: bool) -> _Source:
     if not names:
         raise _unreachable(repository, failure) from failure
     return _Source(repository=repository, names=names, is_offline=True, progress=progress)
+
+
+def _log_once() -> None:
+    """The client brings a handler of its own: where somebody logs, its lines would come twice."""
+    if logging.getLogger().handlers:
+        logging.getLogger("huggingface_hub").handlers.clear()
 
 
 def _one_gguf(source: _Source, file_name: str) -> ModelFiles:

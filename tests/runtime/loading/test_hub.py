@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,20 @@ def test_progress_bars_are_off_only_while_asked(hub: Hub) -> None:
     pull_from_hub("org/name", "m.gguf", progress=True)
     assert hub.bars_were_off == [True, before]
     assert are_progress_bars_disabled() == before
+
+
+def test_what_the_client_logs_comes_once(
+    hub: Hub,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    logger = logging.getLogger("huggingface_hub")
+    monkeypatch.setattr(logger, "handlers", [logging.StreamHandler()])
+    hub.names = ["m.gguf"]
+
+    pull_from_hub("org/name", None, progress=True)
+    logger.warning("Retrying in 1s")
+
+    assert [record.getMessage() for record in caplog.records] == ["Retrying in 1s"]
+    assert "Retrying" not in capsys.readouterr().err
