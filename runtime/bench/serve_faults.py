@@ -4,7 +4,8 @@
 
 kills    the server is killed (SIGKILL) under load, again and again, over one disk cache; each time
          it comes back, finds its disk, and gives the answers that a server without a cache gives
-disk     the disk cache lies on a file system of 2 MiB (needs root for a tmpfs): answers go on
+disk     the disk cache lies on a file system of 8 MiB (needs root for a tmpfs): answers go on, and
+         the log says what is the matter
 clients  clients send half a request, or go in the middle of an answer: nothing stays behind
 """
 
@@ -34,6 +35,8 @@ PROMPTS = tuple((n % 3, f"What does paper {n % 3} say about the {word}?") for n,
     ("boat", "keel", "loan", "council", "winter", "ledger")
 ))  # fmt: skip
 LOADERS = 6
+OVER_DISK = ("--slots", "1024")
+"""Room for one document and a half: with three of them in turn, each leaves for the disk."""
 
 
 def say(text: str) -> None:
@@ -50,9 +53,9 @@ def messages(paper: int, question: str) -> list[dict[str, str]]:
     ]
 
 
-async def answers(server: ServeProcess) -> tuple[list[str], int]:
-    """The answers to all prompts, and how many tokens of them were cached."""
-    said, n_cached = [], 0
+async def answers(server: ServeProcess) -> list[str]:
+    """The answers to all prompts."""
+    said = []
     async with httpx2.AsyncClient(base_url=server.url, timeout=120) as client:
         for paper, question in PROMPTS:
             body = {
@@ -62,10 +65,20 @@ async def answers(server: ServeProcess) -> tuple[list[str], int]:
             }
             answer = await client.post("/v1/chat/completions", json=body)
             assert answer.status_code == 200, answer.text
-            document_ = answer.json()
-            said.append(document_["choices"][0]["message"]["content"])
-            n_cached += document_["usage"]["prompt_tokens_details"]["cached_tokens"]
-    return said, n_cached
+            said.append(answer.json()["choices"][0]["message"]["content"])
+    return said
+
+
+def wrong_answers(server: ServeProcess, expected: list[str]) -> int:
+    """How many answers are not those of a server without a cache behind it."""
+    said = asyncio.run(answers(server))
+    return sum(a != b for a, b in zip(said, expected, strict=True))
+
+
+def tiers(server: ServeProcess) -> dict[str, int]:
+    """What the server says of host memory and disk."""
+    state = httpx2.get(f"{server.url}/admin/v1/state?history=0").json()
+    return dict(state["tiers"])
 
 
 async def load_until_killed(server: ServeProcess, after_s: float, seed: int) -> None:
@@ -93,33 +106,32 @@ async def load_until_killed(server: ServeProcess, after_s: float, seed: int) -> 
 def kills(n: int) -> int:
     """Kill and restart; returns how many answers were wrong."""
     with serve_process("--threads", "2") as server:
-        expected, _ = asyncio.run(answers(server))
-    n_wrong, n_cached_all = 0, 0
+        expected = asyncio.run(answers(server))
+    n_wrong, n_from_disk = 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        # A pool that is too small for all three documents: things come and go, and are written.
-        options = ("--slots", "2048", "--disk-cache", folder)
-        for number in range(n):
-            with serve_process(*options) as server:
-                said, n_cached = asyncio.run(answers(server))
-                n_cached_all += n_cached if number else 0
-                wrong = sum(a != b for a, b in zip(said, expected, strict=True))
+        for number in range(n + 1):
+            with serve_process(*OVER_DISK, "--disk-cache", folder) as server:
+                found = tiers(server)["disk_blocks"]
+                wrong, seen = wrong_answers(server, expected), tiers(server)
                 n_wrong += wrong
-                after_s = random.Random(number).uniform(0.2, 4.0)
-                say(f"  start {number + 1}: {wrong} wrong answers, {n_cached} cached tokens")
-                asyncio.run(load_until_killed(server, after_s, number))
-        with serve_process(*options) as server:
-            said, n_cached = asyncio.run(answers(server))
-            n_wrong += sum(a != b for a, b in zip(said, expected, strict=True))
-    say(f"kills: {n}, wrong answers: {n_wrong}, cached tokens behind kills: {n_cached_all}")
-    return n_wrong + (n > 2 and not n_cached_all)
+                n_from_disk += seen["hits_disk"] if number else 0
+                say(
+                    f"  start {number + 1}: {found} blocks on disk, {wrong} wrong answers, "
+                    f"{seen['hits_disk']} blocks read from disk, {seen['failures']} failures"
+                )
+                if number < n:
+                    after_s = random.Random(number).uniform(0.2, 4.0)
+                    asyncio.run(load_until_killed(server, after_s, number))
+    say(f"kills: {n}, wrong answers: {n_wrong}, blocks read from disk behind them: {n_from_disk}")
+    return n_wrong + (n > 0 and not n_from_disk)
 
 
 @contextlib.contextmanager
 def small_disk() -> Iterator[Path | None]:
-    """A folder on a file system of 2 MiB; None where that cannot be made."""
+    """A folder on a file system of 8 MiB; None where that cannot be made."""
     with tempfile.TemporaryDirectory() as folder:
         made = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], capture_output=True
+            ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", folder], capture_output=True
         )
         try:
             yield Path(folder) if made.returncode == 0 else None
@@ -129,22 +141,21 @@ def small_disk() -> Iterator[Path | None]:
 
 
 def full_disk() -> int:
-    """Answers over a disk cache that is full at once; returns how many were wrong."""
+    """Answers over a disk cache that is full at once; returns how much was not as it should be."""
     with serve_process() as server:
-        expected, _ = asyncio.run(answers(server))
+        expected = asyncio.run(answers(server))
     with small_disk() as folder:
         if folder is None:
             say("disk: left out, no tmpfs can be mounted here")
             return 0
-        with serve_process("--slots", "2048", "--disk-cache", str(folder)) as server:
-            n_wrong = 0
-            for _ in range(3):
-                said, _ = asyncio.run(answers(server))
-                n_wrong += sum(a != b for a, b in zip(said, expected, strict=True))
+        with serve_process(*OVER_DISK, "--disk-cache", str(folder)) as server:
+            n_wrong = sum(wrong_answers(server, expected) for _ in range(3))
             healthy = httpx2.get(f"{server.url}/health").status_code == 200
+            failures = tiers(server)["failures"]
             told = [line for line in server.lines if "disk" in line.lower()]
-    say(f"disk: full, wrong answers: {n_wrong}, healthy: {healthy}, said: {told[-2:]}")
-    return n_wrong + (not healthy)
+    say(f"disk: full, wrong answers: {n_wrong}, healthy: {healthy}, failed writes: {failures}")
+    say(f"  said: {told[-2:]}")
+    return n_wrong + (not healthy) + (not failures) + (not told)
 
 
 async def leaving_client(server: ServeProcess, n: int) -> None:
@@ -192,7 +203,7 @@ def clients(n: int) -> int:
         before = server.n_files
         failed = [e for e in asyncio.run(all_of_them(server)) if isinstance(e, BaseException)]
         began_s = time.monotonic()
-        said, _ = asyncio.run(answers(server))
+        said = asyncio.run(answers(server))
         took_s = time.monotonic() - began_s
         left = server.n_files - before
     say(f"clients: {n} gone ({len(failed)} could not come), {left} file handles left behind")

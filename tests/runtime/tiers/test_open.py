@@ -161,8 +161,12 @@ def test_speeds_are_bytes_and_operations_over_seconds(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_disk_that_cannot_be_measured_is_taken_to_be_slow(tmp_path: Path) -> None:
-    assert measure.disk_speed(tmp_path / "nowhere", ticking(0.5)) == measure.SLOWEST_DISK
+def test_a_disk_that_cannot_be_measured_is_taken_to_be_slow_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "nowhere"
+    assert measure.disk_speed(folder, ticking(0.5)) == measure.SLOWEST_DISK
+    assert f"{folder} cannot be tried out (No such file" in caplog.text
 
 
 def test_an_engine_keeps_nothing_beside_the_pool_unless_it_is_asked_to() -> None:

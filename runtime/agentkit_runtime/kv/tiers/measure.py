@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from agentkit_runtime.kv.tiers.base import BLOCK_TOKENS
 from agentkit_runtime.kv.tiers.rows import RowStore
 
 Timer = Callable[[], float]
+
+_log = logging.getLogger(__name__)
 
 _COPY_BYTES = 8 << 20
 _DISK_BYTES = 4 << 20
@@ -54,7 +57,13 @@ def disk_speed(folder: Path, timer: Timer) -> float:
             began = timer()
             n_bytes = len(file.read(_DISK_BYTES))
             return n_bytes / max(timer() - began, 1e-9)
-    except OSError:
+    except OSError as error:
+        _log.warning(
+            "the KV disk cache in %s cannot be tried out (%s): it is taken to be slow, and nothing "
+            "is kept there that is computed faster; make room, and start again",
+            folder,
+            error.strerror,
+        )
         return SLOWEST_DISK
     finally:
         with suppress(OSError):
