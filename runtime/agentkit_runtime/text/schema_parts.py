@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -19,7 +19,7 @@ _KINDS: Mapping[str, frozenset[Kind]] = {
     **{kind: frozenset((kind,)) for kind in ANY},
     "number": frozenset(("number", "integer")),
 }
-_MAX_DEPTH = 16
+_MAX_DEPTH = 64
 _KEPT = ("title", "description", "default", "examples", "$defs", "definitions")
 
 
@@ -42,44 +42,70 @@ def kind_of(value: object) -> Kind:
             return "array"
 
 
-def kinds(schema: object, root: JsonObject, depth: int = 0) -> frozenset[Kind]:
+def kinds(schema: object, root: JsonObject) -> frozenset[Kind]:
     """The types that `schema`, a part of `root`, allows; all where it does not say."""
-    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return ANY
-    found = ANY
-    if "$ref" in schema:
-        found &= kinds(resolved(schema["$ref"], root), root, depth + 1)
-    if "type" in schema:
-        found &= _union(_KINDS.get(str(name), frozenset()) for name in _listed(schema["type"]))
-    if "const" in schema:
-        found &= {kind_of(schema["const"])}
-    if isinstance(schema.get("enum"), (list, tuple)):
-        found &= {kind_of(value) for value in _listed(schema["enum"])}
-    for key in ("anyOf", "oneOf"):
-        if key in schema:
-            found &= _union(kinds(part, root, depth + 1) for part in _listed(schema[key]))
-    for part in _listed(schema.get("allOf", ())):
-        found &= kinds(part, root, depth + 1)
-    return found or ANY
+    return _Kinds(root).of(schema, 0)
 
 
-def alternatives(schema: object, root: JsonObject, depth: int = 0) -> list[JsonObject]:
+class _Kinds:
+    """Looks at each definition once: schemas come from outside, and can name each other."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._known: dict[str, frozenset[Kind]] = {}
+
+    def of(self, schema: object, depth: int) -> frozenset[Kind]:
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+            return ANY
+        found = ANY
+        if "$ref" in schema:
+            found &= self._named(str(schema["$ref"]), depth)
+        if "type" in schema:
+            found &= _union(_KINDS.get(str(name), frozenset()) for name in _listed(schema["type"]))
+        values = listed_values(schema)
+        if values is not None:
+            found &= {kind_of(value) for value in values}
+        for key in ("anyOf", "oneOf"):
+            if key in schema:
+                found &= _union(self.of(part, depth + 1) for part in _listed(schema[key]))
+        for part in _listed(schema.get("allOf", ())):
+            found &= self.of(part, depth + 1)
+        return found or ANY
+
+    def _named(self, reference: str, depth: int) -> frozenset[Kind]:
+        if reference not in self._known:
+            self._known[reference] = ANY
+            self._known[reference] = self.of(resolved(reference, self._root), depth + 1)
+        return self._known[reference]
+
+
+def alternatives(schema: object, root: JsonObject) -> list[JsonObject]:
     """The schemas of which a value must fit one: `anyOf`, `oneOf`, and types in a list, unfolded.
 
     What cannot be unfolded is its own only alternative.
     """
+    return list(_unfolded(schema, root, set(), 0)) or [{}]
+
+
+def _unfolded(
+    schema: object, root: JsonObject, unfolded: set[str], depth: int
+) -> Iterator[JsonObject]:
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
-        return [schema if isinstance(schema, Mapping) else {}]
+        yield schema if isinstance(schema, Mapping) else {}
+        return
     said = {key for key in schema if key not in _KEPT}
     if said == {"$ref"}:
-        return alternatives(resolved(schema["$ref"], root), root, depth + 1)
-    for key in ("anyOf", "oneOf"):
-        if said == {key}:
-            parts = (alternatives(part, root, depth + 1) for part in _listed(schema[key]))
-            return [leaf for part in parts for leaf in part]
-    if isinstance(schema.get("type"), (list, tuple)) and not said & {"enum", "const"}:
-        return [{**schema, "type": name} for name in _listed(schema["type"])]
-    return [schema]
+        reference = str(schema["$ref"])
+        if reference not in unfolded:  # else its alternatives are among these already
+            unfolded.add(reference)
+            yield from _unfolded(resolved(reference, root), root, unfolded, depth + 1)
+    elif said in ({"anyOf"}, {"oneOf"}):
+        for part in _listed(schema[said.pop()]):
+            yield from _unfolded(part, root, unfolded, depth + 1)
+    elif isinstance(schema.get("type"), (list, tuple)) and not said & {"enum", "const"}:
+        yield from ({**schema, "type": name} for name in _listed(schema["type"]))
+    else:
+        yield schema
 
 
 def listed_values(leaf: JsonObject) -> Sequence[object] | None:

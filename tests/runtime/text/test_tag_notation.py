@@ -21,6 +21,7 @@ from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.argument_pairs import argument_pairs, without_escapes
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
+from agentkit_runtime.text.schema_parts import ANY, alternatives, kinds
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.toolcalls import TAGS, ToolCallParser
@@ -198,6 +199,19 @@ def test_what_tags_cannot_be_held_to_is_refused_or_loosened(
 def test_a_value_is_what_the_schema_lets_it_be(kind: object, value: str, expected: str) -> None:
     schema: Schema = {"type": "object", "properties": {"a": {"type": kind}}}
     assert arguments_of(call(a=value), schema) == f'{{"a": {expected}}}'
+
+
+def test_definitions_that_name_each_other_are_looked_at_once() -> None:
+    """Else a schema of a kilobyte would take for ever."""
+    names = [f"#/$defs/d{n}" for n in range(12)]
+    every = {"anyOf": [{"$ref": name} for name in names]}
+    root: Schema = {"$defs": {f"d{n}": every for n in range(11)} | {"d11": {"type": "integer"}}}
+    assert alternatives(every, root) == [{"type": "integer"}]
+    assert kinds(every, root) == ANY
+    chain: Schema = {f"d{n}": {"anyOf": [{"$ref": names[n + 1]}] * 12} for n in range(11)}
+    root = {"$defs": chain | {"d11": {"type": "integer"}}}
+    assert kinds({"$ref": names[0]}, root) == {"integer"}
+    assert alternatives({"$ref": names[0]}, root) == [{"type": "integer"}]
 
 
 def test_a_text_comes_out_as_it_arrives_and_other_values_when_they_are_whole() -> None:
