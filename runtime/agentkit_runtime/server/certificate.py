@@ -15,7 +15,7 @@ LOOK_S = 5.0
 """How often the files are looked at. What has not changed since the look before is taken: so nobody
 reads a certificate whose key is still being written."""
 
-_Seen = tuple[tuple[int, int, int], ...]
+_Seen = tuple[tuple[int, ...], ...]
 
 
 class Certificate:
@@ -94,13 +94,16 @@ def _no_password() -> str:
 
 
 def _seen(files: tuple[Path, ...]) -> _Seen:
-    """What tells one state of files from another; nothing of files that are not there."""
-    found = []
+    """What tells one state of files from another; nothing of files that are not there.
+
+    The time of the last change to an inode is in it: files may have become readable.
+    """
+    found: list[tuple[int, ...]] = []
     for path in files:
         try:
             stat = os.stat(path)
         except OSError:
-            found.append((0, 0, 0))
+            found.append(())
         else:
-            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+            found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
     return tuple(found)

@@ -153,6 +153,19 @@ def test_files_that_do_not_work_leave_the_last_certificate_and_are_logged_once(
         assert serial(port) == 2
 
 
+def test_files_whose_rights_were_put_right_are_tried_again(
+    files: tuple[Path, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither their contents nor their times of writing change."""
+    certificate = Certificate(*files)
+    certificate.look()
+    assert caplog.records == []
+    files[1].chmod(0o640)
+    certificate.look()
+    certificate.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
 def test_the_files_are_looked_at_by_themselves_until_the_server_ends(
     files: tuple[Path, Path], tmp_path: Path
 ) -> None:
