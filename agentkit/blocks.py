@@ -287,7 +287,7 @@ def _message(data: Mapping[str, Json]) -> Message:
 
 
 def _block_to_json(block: Block) -> dict[str, Json]:
-    values = {item.name: getattr(block, item.name) for item in fields(block)}
+    values = {name: getattr(block, name) for name in _NAMES[type(block)]}
     if isinstance(block, ToolResult):
         values["attachments"] = [_block_to_json(each) for each in block.attachments]
     return {name: value for name, value in values.items() if name not in _RARE or value}
@@ -318,6 +318,7 @@ _BLOCKS: Mapping[str, type[Block]] = {
     "tool_call": ToolCall,
     "tool_result": ToolResult,
 }
+_NAMES = {kind: tuple(item.name for item in fields(kind)) for kind in _BLOCKS.values()}
 
 
 def _check_source(what: str, data: str | None, url: str | None) -> None:

@@ -73,7 +73,9 @@ class Budget:
     @property
     def needs_quotes(self) -> bool:
         """Whether any limit depends on how long requests are."""
-        return any(not _BY_NUMBER.issuperset(each._limited) for each in self._chain)
+        return bool(self._chain) and any(
+            not _BY_NUMBER.issuperset(each._limited) for each in self._chain
+        )
 
     @property
     def needs_prices(self) -> bool:

@@ -101,6 +101,8 @@ class CallBatch:
             )
         finally:
             self._is_over = True
+            # The task's own end would be heard of a turn of the loop later.
+            self._events.put_nowait(None)
 
     def _context(self, call: Call) -> RunContext:
         assert isinstance(call, ToolCall)

@@ -100,8 +100,8 @@ class RunStream(Generic[Output]):
         Raises:
             AgentkitError: called by what the run itself waits for, such as a hook.
         """
-        reader, is_read = self._reader, self._is_read
-        if reader is not None and is_read is not None:
+        reader = self._reader
+        if reader is not None:
             if reader is asyncio.current_task():
                 raise AgentkitError(
                     f"the run of {self._agent.name!r} cannot be closed from within, e.g. by a hook "
@@ -110,7 +110,9 @@ class RunStream(Generic[Output]):
             if not self._is_closing:
                 self._is_closing = True
                 reader.cancel()
-            await is_read.wait()
+            if self._is_read is None:
+                self._is_read = asyncio.Event()
+            await self._is_read.wait()
         await self._events.aclose()
 
     def __aiter__(self) -> RunStream[Output]:
@@ -121,7 +123,7 @@ class RunStream(Generic[Output]):
             raise AgentkitError(
                 f"the events of the run of {self._agent.name!r} are read by another task already"
             )
-        self._reader, self._is_read = asyncio.current_task(), asyncio.Event()
+        self._reader = asyncio.current_task()
         try:
             return await self._events.__anext__()
         except asyncio.CancelledError:
@@ -132,7 +134,9 @@ class RunStream(Generic[Output]):
             if self._is_closing and self._reader is not None:
                 self._reader.uncancel()
             self._is_closing = False
-            self._is_read.set()
+            if self._is_read is not None:
+                self._is_read.set()
+                self._is_read = None
             self._reader = None
 
     async def __aenter__(self) -> RunStream[Output]:
@@ -159,11 +163,15 @@ class RunStream(Generic[Output]):
                     if run.status == "done":
                         assert run.end is not None, "a run that is done has its end"
                         yield RunStarted(run_id=run.run_id, agent=run.member.name)
-                        yield self._ended(RunEnd(run.result(run.end)))
+                        end = RunEnd(run.result(run.end))
+                        self._ended(end)
+                        yield end
                         return
                     async with aclosing(run_loop(run, self._prompt)) as events:
                         async for event in events:
-                            yield self._ended(event)
+                            if isinstance(event, _LAST):
+                                self._ended(event)
+                            yield event
                 except asyncio.CancelledError as error:
                     if is_cancelled():
                         await run.failed(error)
@@ -181,9 +189,11 @@ class RunStream(Generic[Output]):
                 finally:
                     self._agent.remember(run.closed_context, run.memory)
 
-    def _ended(self, event: Event) -> Event:
+    def _ended(self, event: RunEnd | RunPaused) -> None:
         if isinstance(event, RunEnd):
             self._result = cast("RunResult[Output]", event.result)
-        elif isinstance(event, RunPaused):
+        else:
             self._paused = event.paused
-        return event
+
+
+_LAST = (RunEnd, RunPaused)

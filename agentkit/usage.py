@@ -44,15 +44,8 @@ class Usage:
 
         Providers send the input counts when a stream starts and the output counts when it ends.
         """
-        return Usage(
-            input_tokens=_later(self.input_tokens, later.input_tokens),
-            cache_read_tokens=_later(self.cache_read_tokens, later.cache_read_tokens),
-            cache_write_tokens=_later(self.cache_write_tokens, later.cache_write_tokens),
-            cache_write_long_tokens=_later(
-                self.cache_write_long_tokens, later.cache_write_long_tokens
-            ),
-            output_tokens=_later(self.output_tokens, later.output_tokens),
-        )
+        pairs = zip(_FIELDS, _VALUES(self), _VALUES(later), strict=True)
+        return Usage(**{name: was if now is None else now for name, was, now in pairs})
 
     @staticmethod
     def total(usages: Iterable[Usage]) -> Usage:
@@ -97,7 +90,3 @@ _VALUES = attrgetter(*_FIELDS)
 
 def _add(first: int | None, second: int | None) -> int | None:
     return None if first is None or second is None else first + second
-
-
-def _later(first: int | None, second: int | None) -> int | None:
-    return first if second is None else second

@@ -150,9 +150,15 @@ def _check_keys(value: object, depth: int) -> None:
         raise ValueError(f"the value is nested deeper than {4 * _MAX_DEPTH} levels")
     if isinstance(value, dict):
         for key, member in value.items():
-            if not isinstance(key, str):
+            if type(key) is not str and not isinstance(key, str):
                 raise ValueError(f"JSON object keys must be strings, not {key!r}")
-            _check_keys(member, depth + 1)
+            if type(member) not in _PLAIN:
+                _check_keys(member, depth + 1)
     elif isinstance(value, list | tuple):
         for member in value:
-            _check_keys(member, depth + 1)
+            if type(member) not in _PLAIN:
+                _check_keys(member, depth + 1)
+
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+"""Values without keys: most of all values are."""

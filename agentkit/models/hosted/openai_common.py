@@ -5,7 +5,6 @@ Source: client 3.57.0. Nothing here imports it before a request is sent.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -15,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.models.hosted.sse import sse_events, transport_errors
+from agentkit.models.hosted.sse import event_json, sse_events, transport_errors
 from agentkit.warn import LostMarkWarning as LostMarkWarning
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ async def _events(response: Response) -> AsyncGenerator[Mapping[str, object], No
             async for _, text in events:
                 # What follows the end is read all the same, so that the connection can be used on.
                 is_done = is_done or text.startswith("[DONE]")
-                event = None if is_done else json.loads(text)
-                if isinstance(event, Mapping):
+                event = None if is_done else event_json(text)
+                if isinstance(event, dict):
                     if event.get("error"):
                         raise _stream_error(event["error"], response)
                     yield event
@@ -214,10 +213,9 @@ UNKNOWN_FIELD = re.compile(
 
 def count(fields: object, name: str) -> int | None:
     """Return a token count of a usage object; None where it is absent, null or no count."""
-    value = fields.get(name) if isinstance(fields, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return None
-    return value
+    value = fields.get(name) if isinstance(fields, dict) else None
+    # A bool is an int, too, and no count.
+    return value if type(value) is int and value >= 0 else None
 
 
 def _status_error(error: APIStatusError, message: str, key_variable: str) -> ModelError:

@@ -18,9 +18,9 @@ def compact_json(value: object) -> bytes:
 def is_json_object(text: str) -> bool:
     """Whether a text is a JSON object: without NaN or infinities, and with a UTF-8 form."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = _DECODER.decode(text)
         # A lone surrogate has an escape in JSON and no UTF-8 form; APIs refuse it.
-        json.dumps(value, ensure_ascii=False).encode()
+        compact_json(value)
     except (ValueError, RecursionError):
         return False
     return isinstance(value, dict)
@@ -48,5 +48,6 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-"""`json.dumps` would make one for each value."""
+# `json.loads` and `json.dumps` would make one for each value.

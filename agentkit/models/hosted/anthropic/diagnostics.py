@@ -14,8 +14,8 @@ def cache_note(message: Mapping[str, object]) -> str | None:
     None: nothing was asked, nothing was missed, or the comparison is not finished yet.
     """
     diagnostics = message.get("diagnostics")
-    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, Mapping) else None
-    if not isinstance(reason, Mapping):
+    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, dict) else None
+    if not isinstance(reason, dict):
         return None
     missed = reason.get("cache_missed_input_tokens")
     about = f" (about {missed} input tokens)" if isinstance(missed, int) else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agentkit.errors import MissingExtra
 from agentkit.models.hosted.anthropic.errors import translate_error
 from agentkit.models.hosted.rate_headers import OnHeaders
-from agentkit.models.hosted.sse import sse_events
+from agentkit.models.hosted.sse import event_json, sse_events
 from agentkit.models.loop_clients import LoopClients
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ class Sender:
                 async for name, text in events:
                     if name == "error":
                         raise _reported(text, stream.response)
-                    event = json.loads(text) if name not in ("", "ping") else None
-                    if isinstance(event, Mapping):
+                    event = event_json(text) if name not in ("", "ping") else None
+                    if isinstance(event, dict):
                         yield event
         except (AnthropicError, HTTPError, *_FROM_SDK) as error:
             if isinstance(error, APIStatusError):

@@ -69,9 +69,9 @@ def iterations_of(fields: Mapping[str, object], model: str) -> IterationUsage:
             return usage_of_iterations(iterations, model=model)
         except (AttributeError, ValueError):
             pass  # not in the form that we know: the other counts are the best there is
-    rest, read, write, output = (_count(fields.get(name)) for name in _COUNTS)
+    rest, read, write, output = map(_count, map(fields.get, _COUNTS))
     creation = fields.get("cache_creation")
-    long = _count(creation.get(_LONG)) if isinstance(creation, Mapping) else None
+    long = _count(creation.get(_LONG)) if isinstance(creation, dict) else None
     usage = Usage(
         input_tokens=None if rest is None else rest + (read or 0) + (write or 0),
         cache_read_tokens=read,
@@ -83,6 +83,5 @@ def iterations_of(fields: Mapping[str, object], model: str) -> IterationUsage:
 
 
 def _count(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        return None
-    return value
+    # A bool is an int, too, and no count.
+    return value if type(value) is int and value >= 0 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import AsyncIterator, Iterable
 
 import pytest
@@ -10,7 +11,7 @@ from httpx2 import Response
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit.models.hosted.sse import sse_events
+from agentkit.models.hosted.sse import event_json, sse_events
 
 STREAM = (
     b": a comment\r\n\r\n"
@@ -43,3 +44,19 @@ async def test_events_do_not_depend_on_where_the_stream_is_cut(cuts: set[int]) -
 async def test_what_is_no_utf8_is_refused() -> None:
     with pytest.raises(UnicodeDecodeError):
         await found([b"data: \xff\n\n"])
+
+
+@given(st.text('[]{}",: \n1tn\\u', max_size=12))
+def test_data_is_read_as_json_loads_reads_it(data: str) -> None:
+    try:
+        expected = json.loads(data)
+    except ValueError:
+        with pytest.raises(ValueError):
+            event_json(data)
+    else:
+        assert event_json(data) == expected
+
+
+@pytest.mark.parametrize("data", [' {"a": 1}', '{"a": 1}\n', "[1, 2]", '"\\ud800"'])
+def test_data_may_have_space_around_it(data: str) -> None:
+    assert event_json(data) == json.loads(data)
