@@ -202,10 +202,12 @@ def _equal(blocks: Sequence[Block], old: Sequence[Block]) -> bool:
     """Whether blocks hash the same: they may have other marks and lengths."""
     if blocks is old:
         return True
-    return len(blocks) == len(old) and all(
-        block is was or (block.digest == was.digest and block.kind is was.kind)
-        for block, was in zip(blocks, old, strict=True)
-    )
+    if len(blocks) != len(old):
+        return False
+    for block, was in zip(blocks, old, strict=True):
+        if block is not was and (block.digest != was.digest or block.kind is not was.kind):
+            return False
+    return True
 
 
 def _as_long(blocks: Sequence[Block], old: Sequence[Block]) -> bool:

@@ -96,8 +96,11 @@ class Message:
 
     def __post_init__(self) -> None:
         # Found once: every request of a run shows the same messages again.
-        object.__setattr__(self, "shows_image", any(map(shows_image, self.blocks)))
-        is_marked = any(block.mark is not None for block in self.blocks)
+        shows, is_marked = False, False
+        for block in self.blocks:
+            shows = shows or block.shows_image or block.kind is BlockKind.IMAGE
+            is_marked = is_marked or block.mark is not None
+        object.__setattr__(self, "shows_image", shows)
         object.__setattr__(self, "is_marked", is_marked)
 
     @property

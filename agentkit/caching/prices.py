@@ -94,6 +94,8 @@ class PriceBook:
         return replace(policy, prices=own)
 
     def _override(self, provider: Provider, names: tuple[str, ...]) -> Rates | PriceRow | None:
+        if not self.overrides:
+            return None
         for prefix in (f"{provider.value}:", ""):
             for name in (*names, *map(plain_name, names)):
                 if (price := self.overrides.get(prefix + name)) is not None:

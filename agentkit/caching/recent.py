@@ -20,7 +20,9 @@ class Recent(OrderedDict[KeyT, ValueT]):
         self._n_kept = n_kept
 
     def __setitem__(self, key: KeyT, value: ValueT) -> None:
+        was_there = key in self
         super().__setitem__(key, value)
-        self.move_to_end(key)
-        while len(self) > self._n_kept:
+        if was_there:
+            self.move_to_end(key)
+        elif len(self) > self._n_kept:
             self.popitem(last=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, is_
+from operator import attrgetter
 from typing import Literal
 
 from agentkit.caching.messages import Block as Block
@@ -81,15 +81,13 @@ class CacheRequest:
     openai: OpenAiOptions = field(default_factory=OpenAiOptions)
     cached_content: str | None = None
     """Name of a Gemini cached-content object that is this request's front."""
+    n_front: int = field(init=False, repr=False, compare=False)
+    """How many blocks lie before the messages."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n_front", len(self.tools) + len(self.system))
         if not isinstance(self.messages, Messages):
             object.__setattr__(self, "messages", Messages(self.messages))
-
-    @property
-    def n_front(self) -> int:
-        """How many blocks lie before the messages."""
-        return len(self.tools) + len(self.system)
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -99,8 +97,7 @@ class CacheRequest:
     @property
     def kinds(self) -> frozenset[BlockKind]:
         """The kinds of its blocks; maybe others, too."""
-        front = (block.kind for block in (*self.tools, *self.system))
-        return self.messages.kinds.union(front)
+        return self.messages.kinds.union(map(_KIND, self.tools), map(_KIND, self.system))
 
     @property
     def marked_places(self) -> list[tuple[int, Block]]:
@@ -128,7 +125,7 @@ class CacheRequest:
         """Return the tokens of the first blocks, or of all."""
         n_front = self.n_front
         front = (*self.tools, *self.system)[:n_blocks]
-        n_tokens = sum(block.n_tokens for block in front)
+        n_tokens: int = sum(map(_N_TOKENS, front))
         if n_blocks is None:
             return n_tokens + self.messages.lengths[-1]
         n_more = min(max(0, n_blocks - n_front), len(self.messages.blocks))
@@ -158,10 +155,17 @@ class CacheRequest:
             messages=Messages(messages),
         )
 
-    def with_marks(self, marks: Mapping[int, Mark]) -> CacheRequest:
+    def with_marks(
+        self,
+        marks: Mapping[int, Mark],
+        *,
+        identity: Identity | None = None,
+        openai: OpenAiOptions | None = None,
+    ) -> CacheRequest:
         """Return the request with these marks, by block, and no others.
 
-        Messages that have the same marks before and after are the same objects.
+        Messages that have the same marks before and after are the same objects. `identity` and
+        `openai` take the place of its own.
         """
         n_tools, n_front = len(self.tools), self.n_front
         tools, system = _marked(self.tools, marks, 0), _marked(self.system, marks, n_tools)
@@ -179,7 +183,14 @@ class CacheRequest:
             if blocks is not message.blocks:
                 changed[number] = Message(message.role, blocks)
         messages = self.messages.with_marks_of(changed) if changed else self.messages
-        return replace(self, tools=tools, system=system, messages=messages)
+        return replace(
+            self,
+            tools=tools,
+            system=system,
+            messages=messages,
+            identity=identity or self.identity,
+            openai=openai or self.openai,
+        )
 
     @property
     def shows_image(self) -> bool:
@@ -205,6 +216,7 @@ class CacheRequest:
 
 
 _KIND = attrgetter("kind")
+_N_TOKENS = attrgetter("n_tokens")
 
 
 def _service_tier(request: CacheRequest) -> str:
@@ -244,10 +256,10 @@ assert len(_VALUES) == len(Change), "every change has a value"
 
 
 def _marked(blocks: tuple[Block, ...], marks: Mapping[int, Mark], first: int) -> tuple[Block, ...]:
-    found = tuple(
-        [
-            block if block.mark == (mark := marks.get(place)) else replace_mark(block, mark)
-            for place, block in enumerate(blocks, first)
-        ]
-    )
-    return blocks if all(map(is_, found, blocks)) else found
+    found: list[Block] | None = None
+    for place, block in enumerate(blocks, first):
+        mark = marks.get(place)
+        if block.mark is not mark and block.mark != mark:
+            found = found or list(blocks)
+            found[place - first] = replace_mark(block, mark)
+    return blocks if found is None else tuple(found)

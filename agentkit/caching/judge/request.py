@@ -138,21 +138,25 @@ def remembered(
     This is the `before` of the next request. `actual` is that of the verdict; `at` is when it was
     sent, so that the judge knows the gap by itself.
     """
-    kept = replace(sent, life_s=_life_s(policy, plan), at=at)
     if isinstance(policy, AnthropicPolicy | OpenAiMarkPolicy):
-        return _kept_by_marks(kept, plan, actual)
-    # Caches without marks keep whole prompts.
-    whole = None if actual is None or sent.n_volatile else actual.total
-    return replace(kept, n_cached=sent.n_stable, cached_tokens=whole)
+        n_cached, tokens = _kept_by_marks(sent, plan, actual)
+    else:
+        # Caches without marks keep whole prompts.
+        tokens = None if actual is None or sent.n_volatile else actual.total
+        n_cached = sent.n_stable
+    life_s = _life_s(policy, plan)
+    return replace(sent, life_s=life_s, at=at, n_cached=n_cached, cached_tokens=tokens)
 
 
-def _kept_by_marks(sent: Sent, plan: CachePlan, actual: InputSplit | None) -> Sent:
+def _kept_by_marks(
+    sent: Sent, plan: CachePlan, actual: InputSplit | None
+) -> tuple[int, int | None]:
+    """Return how many blocks are kept, and how many tokens these have if that is known."""
     cached = plan.predicted.split.read + plan.predicted.split.written
     known = None if actual is None else actual.read + actual.written
     if known == 0:
-        return replace(sent, n_cached=0, cached_tokens=None)
-    n_cached = min(sent.n_stable, sent.request.blocks_within(cached))
-    return replace(sent, n_cached=n_cached, cached_tokens=known)
+        return 0, None
+    return min(sent.n_stable, sent.request.blocks_within(cached)), known
 
 
 def _life_s(policy: Policy, plan: CachePlan) -> float | None:

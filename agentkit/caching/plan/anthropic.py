@@ -20,9 +20,9 @@ from agentkit.caching.policy import AnthropicPolicy, Ttl
 from agentkit.caching.simulate.anthropic_checks import (
     automatic_mark,
     is_markable,
-    refuse_request,
     rendered,
     shown_indexes,
+    takes_prewarm,
 )
 from agentkit.caching.simulate.anthropic_reach import Positions, acting_marks, found_entry
 from agentkit.caching.simulate.billing import split_at_marks
@@ -38,7 +38,7 @@ def plan_anthropic(
     Raises:
         ConfigurationError: the top-level `cache_control` cannot be used here.
     """
-    if draft.keep_alive and not _takes_pings(draft, policy):
+    if draft.keep_alive and not takes_prewarm(draft.request, policy):
         draft = replace(draft, keep_alive=False)
     prompt = prompt_of(
         draft,
@@ -74,12 +74,6 @@ def plan_anthropic(
         ),
         lost_marks=users.lost,
     )
-
-
-def _takes_pings(draft: Draft, policy: AnthropicPolicy) -> bool:
-    """Whether the API takes the same request with `max_tokens: 0`."""
-    ping = replace(draft.request, prewarm=True, stream=False)
-    return refuse_request(ping, policy) is None
 
 
 def _rules(

@@ -97,6 +97,11 @@ class LiveEntries(Sequence[LiveEntry | None]):
         """Where there may be entries, in order."""
         ...
 
+    @abstractmethod
+    def places_of(self, ttl: Ttl) -> Sequence[int]:
+        """Return where there may be entries of a lifetime, in order."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:

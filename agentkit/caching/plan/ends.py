@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
@@ -72,7 +72,9 @@ class RunEnds:
         seen = len(ends.followed)
         chance = (own.reads * _PRIOR_WEIGHT + sum(ends.followed)) / (_PRIOR_WEIGHT + seen)
         # 1 would mean one read; below it, a chance that comes again after each request.
-        return (*shared[:-1], replace(own, reads=min(chance, _NEARLY_SURE)))
+        reads = min(chance, _NEARLY_SURE)
+        last = SharedPrefix(end=own.end, by=own.by, reads=reads, gap_s=own.gap_s, gaps_s=own.gaps_s)
+        return (*shared[:-1], last)
 
     def _of(self, agent: str) -> _Ends:
         ends = self._agents.get(agent) or _Ends()

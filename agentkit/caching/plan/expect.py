@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
 
@@ -15,10 +16,27 @@ _NEXT_TURN = Decimal("0.85")
 """Chance that a run with tools makes another request."""
 
 
-@lru_cache(maxsize=4_096)
-def shared_prefix(end: int, by: SharedBy, reads: Decimal) -> SharedPrefix:
-    """Return a prefix that others will have; each request of a run names the same ones again."""
-    return SharedPrefix(end=end, by=by, reads=reads)
+@lru_cache(maxsize=64)
+def prefixes_by(by: SharedBy, reads: Decimal) -> Mapping[int, SharedPrefix]:
+    """Return prefixes that others will have, by their ends."""
+    return _Prefixes(by, reads)
+
+
+class _Prefixes(dict[int, SharedPrefix]):
+    """Prefixes by their ends: each request of a run names those of the one before again."""
+
+    def __init__(self, by: SharedBy, reads: Decimal) -> None:
+        super().__init__()
+        self._by, self._reads = by, reads
+
+    def __missing__(self, end: int) -> SharedPrefix:
+        if len(self) >= _PREFIXES_KEPT:
+            self.clear()
+        found = self[end] = SharedPrefix(end=end, by=self._by, reads=self._reads)
+        return found
+
+
+_PREFIXES_KEPT = 4_096
 
 
 def expected_reads(by: SharedBy, reuse: Reuse) -> Decimal:

@@ -94,7 +94,7 @@ def _front(draft: Draft) -> SharedPrefix | None:
 
 
 def _implicit_has(prompt: Prompt, place: int) -> bool:
-    return any(prompt.readable[place:])
+    return any(prompt.readable[at] for at in prompt.written if at >= place)
 
 
 def _ttl_s(draft: Draft, front: SharedPrefix, policy: GeminiPolicy) -> int:

@@ -22,6 +22,7 @@ from math import ceil
 from agentkit.caching.plan.draft import Draft, SharedBy
 from agentkit.caching.policy import DeepSeekPolicy, Policy
 from agentkit.caching.recent import Recent
+from agentkit.caching.request import Identity
 
 _HEADROOM = Decimal("0.8")
 """Sessions do not fall evenly; a key is planned to get at most this part of what it may."""
@@ -97,8 +98,14 @@ def with_key(draft: Draft, policy: Policy, rates: KeyRates | None, now: datetime
     key = cache_key(draft, policy, rates, now)
     if key is None:
         return draft
-    identity = replace(draft.request.identity, cache_key=key.value)
+    identity = _keyed(draft.request.identity, key.value)
     return replace(draft, request=replace(draft.request, identity=identity))
+
+
+@lru_cache(maxsize=256)
+def _keyed(identity: Identity, key: str) -> Identity:
+    """Return an identity with a key; the requests of a run have the same."""
+    return replace(identity, cache_key=key)
 
 
 def cache_key(

@@ -92,7 +92,8 @@ def _long_lived(draft: Draft, prompt: Prompt, rules: MarkRules) -> tuple[list[in
     """The longest entry of the longest lifetime before the hit: to be renewed, and to count on."""
     if rules.hit is None or not rules.lives.differ:
         return [], []
-    written, entries, longest = prompt.written, prompt.entries, rules.lives.long.ttl
+    entries, longest = prompt.entries, rules.lives.long.ttl
+    written = prompt.written if longest is None else prompt.written_for(longest)
     for place in reversed(written[: bisect_left(written, rules.hit)]):
         entry = entries[place]
         if entry is not None and entry.ttl is longest and prompt.readable[place]:

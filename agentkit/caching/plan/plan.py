@@ -82,4 +82,4 @@ class CachePlan:
         identity = request.identity
         if identity.cache_key != self.cache_key:
             identity = replace(identity, cache_key=self.cache_key)
-        return replace(request.with_marks(marks), identity=identity, openai=self.openai)
+        return request.with_marks(marks, identity=identity, openai=self.openai)

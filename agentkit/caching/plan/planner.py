@@ -49,6 +49,8 @@ def plan(
     draft = with_key(draft, policy, rates, now)
     planned = _planned(draft, policy, written, now)
     key = cache_key(draft, policy, rates, now)
+    if key is None and not planned.lost_marks:
+        return planned
     return replace(
         planned,
         key_base=None if key is None else key.base,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
-from typing import TypeVar, overload
+from typing import TypeVar
 
 from agentkit.caching.plan.draft import (
     Draft,
@@ -16,6 +16,7 @@ from agentkit.caching.plan.draft import (
     SharedPrefix,
     Written,
 )
+from agentkit.caching.policy import Ttl
 from agentkit.caching.request import Block, CacheRequest, Role
 
 ItemT = TypeVar("ItemT")
@@ -23,7 +24,7 @@ ItemT = TypeVar("ItemT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """Parallel sequences, one item for each rendered block."""
+    """For each rendered block, by its place, what marks depend on."""
 
     index: Sequence[int]
     """Place of the block in `CacheRequest.blocks`."""
@@ -32,13 +33,13 @@ class Prompt:
     """None in tools and system."""
     tokens: Sequence[int]
     """Length of the prefix that ends with the block."""
-    markable: Sequence[bool]
+    markable: Mapping[int, bool]
     """Whether the API takes a mark on the block."""
-    anchors: Sequence[int | None]
+    anchors: Mapping[int, int | None]
     """The last block up to here where the planner may put a mark that acts."""
     entries: Sequence[LiveEntry | None]
     """The entry that ends with the block, readable or coming."""
-    readable: Sequence[bool]
+    readable: Mapping[int, bool]
     """Whether that entry can be read now."""
     written: Sequence[int]
     """Where there may be entries, in order; there are none anywhere else."""
@@ -56,12 +57,19 @@ class Prompt:
                 return index
         return None
 
+    def written_for(self, ttl: Ttl) -> Sequence[int]:
+        """Return where there may be entries of a lifetime, in order."""
+        entries = self.entries
+        return entries.places_of(ttl) if isinstance(entries, LiveEntries) else self.written
+
     def length(self, index: int | None) -> int:
         """Return the tokens of the prefix that ends with a block; None is the empty prefix."""
         return 0 if index is None else self.tokens[index]
 
     def shown_before(self, end: int) -> int:
         """Return how many rendered blocks are among the request's first `end` blocks."""
+        if isinstance(self.index, range):  # all are
+            return min(end, len(self.index))
         return bisect_left(self.index, end)
 
     def anchor(self, end: int) -> int | None:
@@ -97,14 +105,16 @@ def prompt_of(
         roles = [roles[at] for at in shown]
         entries = [entries[at] for at in shown]
         tokens = list(accumulate(block.n_tokens for block in blocks))
-    markable = _Lazy(len(blocks), lambda place: can_mark(blocks[place], roles[place]))
+    markable = _Lazy(lambda place: can_mark(blocks[place], roles[place]))
     # Marks stand from the first block with the minimum up to the volatile end.
     first = bisect_left(tokens, minimum)
     end = bisect_left(index, request.n_blocks - draft.n_volatile)
 
     def anchor(place: int) -> int | None:
-        places = range(min(place, end - 1), first - 1, -1)
-        return next((place for place in places if markable[place]), None)
+        for at in range(min(place, end - 1), first - 1, -1):
+            if markable[at]:
+                return at
+        return None
 
     def is_readable(place: int) -> bool:
         entry = entries[place]
@@ -116,37 +126,23 @@ def prompt_of(
         roles=roles,
         tokens=tokens,
         markable=markable,
-        anchors=_Lazy(len(blocks), anchor),
+        anchors=_Lazy(anchor),
         entries=entries,
-        readable=_Lazy(len(blocks), is_readable),
+        readable=_Lazy(is_readable),
         written=_written(entries),
     )
 
 
-class _Lazy(Sequence[ItemT]):
-    """A sequence whose items are found when they are asked for: of a long prompt few ever are."""
+class _Lazy(dict[int, ItemT]):
+    """What is known of some blocks is found when it is asked for: of a long prompt few ever are."""
 
-    def __init__(self, length: int, find: Callable[[int], ItemT]) -> None:
-        self._length = length
+    def __init__(self, find: Callable[[int], ItemT]) -> None:
+        super().__init__()
         self._find = find
-        self._known: dict[int, ItemT] = {}
 
-    @overload
-    def __getitem__(self, index: int) -> ItemT: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[ItemT]: ...
-    def __getitem__(self, index: int | slice) -> ItemT | Sequence[ItemT]:
-        if isinstance(index, slice):
-            return [self[at] for at in range(self._length)[index]]
-        known = self._known
-        if index not in known:
-            if not -self._length <= index < self._length:
-                raise IndexError(f"no item {index!r} of {self._length}")
-            known[index] = self._find(index % self._length)
-        return known[index]
-
-    def __len__(self) -> int:
-        return self._length
+    def __missing__(self, place: int) -> ItemT:
+        found = self[place] = self._find(place)
+        return found
 
 
 def _written(entries: Sequence[LiveEntry | None]) -> Sequence[int]:

@@ -146,9 +146,10 @@ class _Held:
             for need, entry, long_entry in self._after(last, long)
         )
 
-    def _after(self, last: int, long: int) -> Iterable[tuple[Need, int, int]]:
+    def _after(self, last: int, long: int) -> list[tuple[Need, int, int]]:
         """For each need the longest entries that it will find: of any lifetime, of the longest."""
         tokens = self._prompt.tokens
+        found = []
         for need, entry, long_entry in zip(self._needs, self._entries, self._long, strict=True):
             # A mark stands at each need's own end, as far as it is written.
             for end in (long, last):
@@ -157,7 +158,8 @@ class _Held:
                     entry = max(entry, tokens[place])
                     if place <= long:
                         long_entry = max(long_entry, tokens[place])
-            yield need, entry, long_entry
+            found.append((need, entry, long_entry))
+        return found
 
 
 def _deepest(prompt: Prompt, places: Iterable[int], at: int) -> int:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 
 from agentkit.caching.policy.source import Source
 from agentkit.caching.policy.terms import Platform
 
 
+@lru_cache(maxsize=1_024)
 def plain_name(model: str) -> str:
     """Return a model's name without what platforms and snapshots put around it.
 

@@ -83,6 +83,9 @@ class BlockKind(enum.StrEnum):
     REDACTED_THINKING = "redacted_thinking"
 
 
+_SECONDS = {"m": 60, "h": 3_600}
+
+
 class Ttl(enum.StrEnum):
     """A lifetime that can be chosen for a written entry."""
 
@@ -91,10 +94,11 @@ class Ttl(enum.StrEnum):
     ONE_HOUR = "1h"
     TWELVE_HOURS = "12h"
 
-    @property
-    def seconds(self) -> int:
-        """The lifetime in seconds."""
-        return _TTL_SECONDS[self]
+    seconds: int
+    """The lifetime in seconds."""
+
+    def __init__(self, value: str) -> None:
+        self.seconds = int(value[:-1]) * _SECONDS[value[-1]]
 
 
 class Isolation(enum.StrEnum):
@@ -141,11 +145,3 @@ class Change(enum.StrEnum):
     """The set of active beta headers."""
     FIRST_TOOLS_LATER = "first_tools_later"
     """Whether all tools that are shown came in mid-conversation."""
-
-
-_TTL_SECONDS = {
-    Ttl.FIVE_MINUTES: 300,
-    Ttl.THIRTY_MINUTES: 1_800,
-    Ttl.ONE_HOUR: 3_600,
-    Ttl.TWELVE_HOURS: 43_200,
-}

@@ -124,12 +124,23 @@ def refuse_request(request: CacheRequest, policy: AnthropicPolicy) -> Refused | 
                     reason=RefusalReason.PREWARM_CONFLICT,
                     message=f"max_tokens 0 cannot be combined with {conflict}; leave it out",
                 )
-    if not policy.mid_conversation_system and Role.DEVELOPER in map(_ROLE, request.messages):
+    if _misplaces_system(request, policy):
         return Refused(
             reason=RefusalReason.SYSTEM_MESSAGE,
             message=f"{policy.model!r} takes no system messages in messages; use a user message",
         )
     return None
+
+
+def takes_prewarm(request: CacheRequest, policy: AnthropicPolicy) -> bool:
+    """Return whether the same request is taken with `max_tokens: 0`, if it is not streamed."""
+    if _misplaces_system(request, policy):
+        return False
+    return not any(is_there(request) for what, is_there in _PREWARM_CONFLICTS if what != _STREAM)
+
+
+def _misplaces_system(request: CacheRequest, policy: AnthropicPolicy) -> bool:
+    return not policy.mid_conversation_system and Role.DEVELOPER in map(_ROLE, request.messages)
 
 
 def _first_kept_thinking(request: CacheRequest, policy: AnthropicPolicy) -> int:
@@ -178,9 +189,10 @@ def _refuse_order(marked: list[Ttl], policy: AnthropicPolicy) -> Refused | None:
     return None
 
 
+_STREAM = "stream"
 # docs 2026-08-21, pre-warming
 _PREWARM_CONFLICTS: tuple[tuple[str, Callable[[CacheRequest], bool]], ...] = (
-    ("stream", lambda request: request.stream),
+    (_STREAM, lambda request: request.stream),
     (
         "thinking of type enabled",
         lambda request: (request.identity.thinking or "").startswith("enabled"),

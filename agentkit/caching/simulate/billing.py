@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from operator import attrgetter
 
 from agentkit.caching.policy import Cost, InputSplit, Policy, Terms, Ttl, cost_of
 
@@ -16,19 +17,22 @@ def split_at_marks(total: int, hit: int, marks: Sequence[tuple[int, Ttl]]) -> In
     read A, write B - A long and C - B short, and the rest is plain input. `marks` are pairs of
     prefix length and lifetime. OpenAI does not document its own; it is assumed to be the same.
     """
-    behind = sorted((n_tokens, ttl) for n_tokens, ttl in marks if n_tokens > hit)
+    behind = sorted([mark for mark in marks if mark[0] > hit])
     if not behind:
         return InputSplit(read=hit, uncached=total - hit)
-    longest = max((ttl for _, ttl in marks), key=lambda ttl: ttl.seconds)
-    shorter = [ttl for _, ttl in behind if ttl is not longest]
-    long_end = max((n_tokens for n_tokens, ttl in behind if ttl is longest), default=hit)
+    longest = max([ttl for _, ttl in marks], key=_SECONDS)
+    shorter, long_end = None, hit
+    for n_tokens, ttl in behind:
+        if ttl is longest:
+            long_end = n_tokens
+        else:
+            shorter = ttl
     last = behind[-1][0]
     spans = [(longest, long_end - hit)]
-    if shorter:
-        spans.append((shorter[-1], last - long_end))
-    writes = tuple((ttl, n_tokens) for ttl, n_tokens in spans if n_tokens > 0)
-    written = sum(n_tokens for _, n_tokens in writes)
-    return InputSplit(read=hit, writes=writes, uncached=total - hit - written)
+    if shorter is not None:
+        spans.append((shorter, last - long_end))
+    writes = tuple([span for span in spans if span[1] > 0])
+    return InputSplit(read=hit, writes=writes, uncached=total - last)
 
 
 def bill(
@@ -39,3 +43,6 @@ def bill(
         return None
     rates = policy.prices.rates_for(split.total, at, terms)
     return None if rates is None else cost_of(split, rates, output_tokens=output_tokens)
+
+
+_SECONDS = attrgetter("seconds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import compress, count
 from typing import overload
 
@@ -85,6 +85,14 @@ class StoredEntries(LiveEntries):
         found = list(compress(count(), self._found))
         return sorted({*found, *self._coming}) if self._coming else found
 
+    def places_of(self, ttl: Ttl) -> Sequence[int]:
+        """Return where there may be entries of a lifetime, in order."""
+        found = self._found
+        places = compress(count(), found)
+        if not self._coming:
+            return [at for at in places if (entry := found[at]) and entry.live.ttl is ttl]
+        return self.places
+
 
 def _coming(ttl_s: float) -> LiveEntry:
     """Return an entry that is being written."""
@@ -141,7 +149,13 @@ class Store:
         """Use an entry: its life begins anew. Nothing happens to what is not readable."""
         if self.is_readable(key, now_s):
             entry = self._entries[key]
-            self._entries[key] = replace(entry, used_s=max(entry.used_s, now_s))
+            self._entries[key] = Entry(
+                ttl_s=entry.ttl_s,
+                max_age_s=entry.max_age_s,
+                created_s=entry.created_s,
+                used_s=max(entry.used_s, now_s),
+                readable_s=entry.readable_s,
+            )
 
     def expect(self, write: Write) -> None:
         """Note that a request in flight will write this."""

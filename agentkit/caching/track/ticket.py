@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from agentkit.caching.difference import Sent
 from agentkit.caching.iterations import ModelUsage
@@ -41,6 +41,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class Front(NamedTuple):
+    """The front of a request that was sent."""
+
+    sent: Sent
+    n_blocks: int
+    epoch: int
+
+    @property
+    def alone(self) -> Sent:
+        """What was sent, as if a cache kept nothing of it but the front."""
+        return replace(self.sent, n_cached=self.n_blocks, cached_tokens=None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """What all requests of a model learn from and add to."""
@@ -54,8 +67,8 @@ class Memory:
     ends: RunEnds = field(default_factory=RunEnds)
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Held for each step: several event loops may share a model."""
-    fronts: Recent[str, tuple[Sent, int]] = field(default_factory=lambda: Recent(RUNS_KEPT))
-    """By agent and key: its last request, of which all its runs share the front, and its epoch."""
+    fronts: Recent[str, Front] = field(default_factory=lambda: Recent(RUNS_KEPT))
+    """By agent and key: what its last request shares with all its runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +84,6 @@ class Prepared:
     policy: Policy
     plan: CachePlan
     at: datetime
-    before: Ticket | None
-    """The answered request that it goes on from."""
     overloaded: bool
     """Whether its cache key is used more often than one machine takes."""
 
@@ -95,12 +106,15 @@ def _locked(step: Callable[Concatenate[Ticket, P], T]) -> Callable[Concatenate[T
 class Ticket:
     """A request at the provider."""
 
-    def __init__(self, memory: Memory, prepared: Prepared, *, cap_usd: Decimal) -> None:
+    def __init__(
+        self, memory: Memory, prepared: Prepared, before: Ticket | None, *, cap_usd: Decimal
+    ) -> None:
+        """`before`: the answered request that it goes on from."""
         self.memory = memory
         """What it learns from and adds to."""
         # What it goes on from is needed until it is answered; kept longer, whole runs would be.
-        self._before = prepared.before
-        self._prepared = replace(prepared, before=None)
+        self._before = before
+        self._prepared = prepared
         self._cap_usd = cap_usd
         self._sent = Sent.of(
             prepared.layout,
@@ -115,7 +129,7 @@ class Ticket:
         self._used_at = prepared.at
         self._still_writing = _is_coming(prepared)
         # As it is now: until this request is answered, others may have sent the front again.
-        self._front = memory.fronts.get(self._front_name, (None, None))
+        self._front = memory.fronts.get(self._front_name) if before is None else None
         self._is_over = False
         self.is_answered = False
         """Whether its answer came to its end."""
@@ -289,15 +303,16 @@ class Ticket:
     def _judged(self, usage: Usage, note: str | None, parts: Sequence[ModelUsage]) -> Verdict:
         prepared, before = self._prepared, self._before
         request = prepared.request
-        front, front_epoch = self._front
-        epoch = front_epoch if before is None else before.epoch
+        front = self._front
+        began = front if before is None else before
+        epoch = None if began is None else began.epoch
         return judge(
             plan=self.plan,
             policy=prepared.policy,
             usage=usage,
             at=prepared.at,
             now=self._sent,
-            before=before.sent if before is not None else front,
+            before=before.sent if before is not None else None if front is None else front.alone,
             gap_s=None if before is None else (prepared.at - before.used_at).total_seconds(),
             terms=prepared.draft.request.terms,
             epoch_changed=epoch not in (None, request.epoch),
@@ -334,8 +349,7 @@ class Ticket:
     def _remember_front(self) -> None:
         ends = [each.end for each in self._prepared.layout.shared if each.by is not SharedBy.RUN]
         if ends and ends[-1] <= self._sent.n_cached:
-            front = replace(self._sent, n_cached=ends[-1], cached_tokens=None)
-            self.memory.fronts[self._front_name] = (front, self.epoch)
+            self.memory.fronts[self._front_name] = Front(self._sent, ends[-1], self.epoch)
 
     def _learn(self, usage: Usage) -> None:
         layout = self._prepared.layout

@@ -97,10 +97,11 @@ class CacheTracker:
         may_wait = self._options.wait_for_siblings
         while True:
             with self._memory.lock:
-                prepared = self._prepare(layout, request, may_mark)
+                before = self._before(request)
+                prepared = self._prepare(layout, request, before, may_mark)
                 leader = self._leader(prepared) if may_wait else None
                 if leader is None:
-                    return self._started(prepared)
+                    return self._started(prepared, before)
             try:
                 await asyncio.wait_for(leader.begun.wait(), _PATIENCE_S)
             except TimeoutError:
@@ -114,10 +115,11 @@ class CacheTracker:
         ticket = self._runs.get(request.run_id)
         return ticket if ticket is not None and ticket.is_answered else None
 
-    def _prepare(self, layout: Layout, request: ModelRequest, may_mark: bool) -> Prepared:
+    def _prepare(
+        self, layout: Layout, request: ModelRequest, before: Ticket | None, may_mark: bool
+    ) -> Prepared:
         now = self._time.now()
         policy = self._policies.on(now.date())
-        before = self._before(request)
         sized = self._memory.scale.sized(
             layout.cache_request, None if before is None else before.counted
         )
@@ -139,7 +141,6 @@ class CacheTracker:
             known=known,
             policy=policy,
             plan=plan,
-            before=before,
             at=now,
             overloaded=self._is_overloaded(plan, policy, now),
         )
@@ -205,8 +206,8 @@ class CacheTracker:
             return False
         return self._rates.per_minute(plan.key_base, now) > limit
 
-    def _started(self, prepared: Prepared) -> Ticket:
-        request, before = prepared.request, prepared.before
+    def _started(self, prepared: Prepared, before: Ticket | None) -> Ticket:
+        request = prepared.request
         goes_on = before is not None and before.run_id == request.run_id
         self._fronts.use(
             prepared.draft.shared, prepared.known.keys, at=prepared.at, begins=not goes_on
@@ -228,7 +229,7 @@ class CacheTracker:
             at=prepared.at,
             life_s=_longest_life_s(prepared.policy),
         )
-        ticket = Ticket(self._memory, prepared, cap_usd=self._options.keep_alive_usd)
+        ticket = Ticket(self._memory, prepared, before, cap_usd=self._options.keep_alive_usd)
         self._runs[request.run_id] = ticket
         self._contexts[_context_name(request, request.context.digest)] = ticket
         return ticket

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentkit.caching.plan.draft import SharedBy, SharedPrefix
-from agentkit.caching.plan.expect import expected_reads, shared_prefix
+from agentkit.caching.plan.expect import expected_reads, prefixes_by
 from agentkit.models.base import ModelRequest, Reuse, ToolName
 
 
@@ -20,17 +20,15 @@ def shared_prefixes(
         agent: where that of the agent's runs ends, not before the other.
         run: where requests of this run ended, rising.
     """
-    reads = {by: expected_reads(by, reuse) for by in SharedBy}
     found: list[SharedPrefix] = []
     last = 0
-    for end, by in (
-        (organization, SharedBy.ORGANIZATION),
-        (agent, SharedBy.AGENT),
-        *((end, SharedBy.RUN) for end in run),
-    ):
-        if end > last:
-            found.append(shared_prefix(end, by, reads[by]))
-            last = end
+    fronts = ((SharedBy.ORGANIZATION, (organization,)), (SharedBy.AGENT, (agent,)))
+    for by, ends in (*fronts, (SharedBy.RUN, run)):
+        known = prefixes_by(by, expected_reads(by, reuse))
+        for end in ends:
+            if end > last:
+                found.append(known[end])
+                last = end
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ no system message: it may hold what others wrote, and every model takes it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentkit.answer_form import as_object
 from agentkit.blocks import AssistantMessage, VendorItem, printable
@@ -84,7 +84,17 @@ def lay_out(
             history.add(index, segment)
     if not history.messages:
         raise RequestRefused(f"{dialect.label} needs a message to answer; append a UserMessage")
-    begun.keep(request.context, replace(laid, history=history))
+    begun.keep(
+        request.context,
+        Laid(
+            tools_key=laid.tools_key,
+            front=laid.front,
+            tools=laid.tools,
+            system=laid.system,
+            n_rules=laid.n_rules,
+            history=history,
+        ),
+    )
     answers_code = history.answers_code
     texts = _volatile(request, has_native=native is not None)
     if texts or history.has_waiting:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from agentkit.caching.policy import BlockKind, Ttl
+from agentkit.caching.plan.draft import LiveEntries
+from agentkit.caching.policy import BlockKind, Ttl, anthropic_policy
 from agentkit.caching.simulate import (
     Block,
     CacheRequest,
@@ -126,6 +127,44 @@ def test_blocks_outside_the_prompt_have_no_entry_and_shift_no_other(clock: Manua
     cache.request(request)
     there = [entry is not None for entry in cache.written(request).entries]
     assert there == [False, True, False, False, False, True]
+    # Prefixes have names all the same, block by block: others are found by them.
+    rules = anthropic_policy("claude-haiku-4-5", clock().date()).invalidations
+    keys = cache.known_of(request, rules).keys
+    assert len(set(keys)) == request.n_blocks
+    other = replace(request, identity=Identity(model="claude-haiku-4-5", tool_choice="any"))
+    others = cache.known_of(other, rules).keys
+    assert others[:2] == keys[:2]
+    assert set(others[2:]).isdisjoint(keys)
+
+
+@ALL
+def test_a_request_is_known_by_the_prefixes_that_the_cache_goes_by(
+    name: str, clock: ManualClock
+) -> None:
+    cache = make(name, clock)
+    short, longer, other = asked(name, "a"), asked(name, "a", "b"), asked(name, "c", "b")
+    known = [cache.known_of(each, ()) for each in (short, longer, other)]
+    assert known[1].keys[: len(known[0].keys)] == known[0].keys
+    assert set(known[2].keys).isdisjoint(known[1].keys)
+    assert known[0].written.entries[:] == cache.written(short).entries[:]
+
+
+def test_entries_of_a_lifetime_are_found_by_it(clock: ManualClock) -> None:
+    cache = SimulatedAnthropic(clock=clock)
+    ttls = (Ttl.ONE_HOUR, Ttl.ONE_HOUR, None)
+    request = asked("anthropic", "a", "b", "c")
+    marked = request.with_marks({at: Mark(ttl) for at, ttl in enumerate(ttls)})
+    flight = cache.begin(marked)
+    assert isinstance(flight, InFlight)
+    coming = cache.written(request).entries
+    assert isinstance(coming, LiveEntries)
+    assert list(coming.places_of(Ttl.ONE_HOUR)) == [0, 1, 2]  # these are not known one by one
+    flight.end()
+    entries = cache.written(request).entries
+    assert isinstance(entries, LiveEntries)
+    assert list(entries.places) == [0, 1, 2]
+    assert list(entries.places_of(Ttl.ONE_HOUR)) == [0, 1]
+    assert list(entries.places_of(Ttl.FIVE_MINUTES)) == [2]
 
 
 @ALL
