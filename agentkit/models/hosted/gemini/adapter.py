@@ -14,13 +14,14 @@ from agentkit.caching.times import RealTime, Time
 from agentkit.errors import ConfigurationError
 from agentkit.events import ModelEvent, UsageEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.gemini.body import GeminiBody, finish
 from agentkit.models.hosted.gemini.cached_content import CachedContents
 from agentkit.models.hosted.gemini.decode import Reader
 from agentkit.models.hosted.gemini.encoded import new_encoded
 from agentkit.models.hosted.gemini.errors import ObjectGone
 from agentkit.models.hosted.gemini.front import Front
-from agentkit.models.hosted.gemini.layout import lay_out
+from agentkit.models.hosted.gemini.layout import Sheet, lay_out
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.transport import Transport
 from agentkit.models.hosted.gemini.vendor import VENDOR
@@ -66,6 +67,7 @@ class GeminiAdapter:
         self._model = model
         self._options = options or GeminiOptions()
         self._encoded = new_encoded()
+        self._begun = Begun[Sheet]()
         self._has_warned = False
         self._transport = Transport(model, self.label, client, self._options)
         self.cached_contents = CachedContents(
@@ -108,7 +110,13 @@ class GeminiAdapter:
                 "what is worth an object is kept in one without them",
                 LostMarkWarning,
             )
-        return lay_out(request, model=self._model, options=self._options, encoded=self._encoded)
+        return lay_out(
+            request,
+            model=self._model,
+            options=self._options,
+            encoded=self._encoded,
+            begun=self._begun,
+        )
 
     def body(self, layout: Layout, plan: CachePlan, request: ModelRequest) -> GeminiBody:
         """Return the final bytes; see `Adapter.body`."""

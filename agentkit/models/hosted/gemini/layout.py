@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
-from agentkit.caching.request import CacheRequest, Identity, Message, Messages, Role
-from agentkit.context import SystemPart, Tier
+from agentkit.caching.plan.draft import SharedPrefix
+from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, Role
+from agentkit.context import Segment, SystemPart, Tier
 from agentkit.errors import RequestRefused
-from agentkit.models.base import ModelRequest
+from agentkit.models.base import ModelRequest, Reuse
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.gemini.encode import (
     Content,
     contents,
@@ -35,43 +38,132 @@ from agentkit.toolset.later import later_specs
 
 
 def lay_out(
-    request: ModelRequest, *, model: str, options: GeminiOptions, encoded: Encoded
+    request: ModelRequest,
+    *,
+    model: str,
+    options: GeminiOptions,
+    encoded: Encoded,
+    begun: Begun[Sheet],
 ) -> Layout:
-    """Return the request's pieces.
+    """Return the request's pieces. What `begun` knows of an earlier one is not laid out again.
 
     Raises:
         RequestRefused: it has no contents, which the API demands.
     """
+    known, behind = begun.longest(request.context)
     later = later_by_segment(request.context)
-    tools = (*_tools(request, encoded), *_later_tools(later, encoded))
-    rules, system = _system(request, encoded)
-    found = list(_history(request, model, encoded))
-    stable = [content for content, _ in found]
-    volatile = _volatile(request)
-    if not stable and not volatile:
+    key = (request.toolset.digest, *(text for texts in later.values() for text in texts))
+    is_history = not behind or behind[0].tier is Tier.HISTORY  # the front is laid out as one
+    if known is None or known.tools_key != key or not is_history:
+        sheet, behind = _front(request, key, later, encoded), request.context.segments
+    else:
+        sheet = known.copy()
+    for index, segment in enumerate(behind, len(request.context) - len(behind)):
+        sheet.add_segment(segment, index, encoded, model)
+    begun.keep(request.context, sheet)
+    shared, n_stable = sheet.shared(request.reuse), len(sheet.blocks)
+    if request.context.volatile:
+        sheet = sheet.copy()
+        # A content of its own: beside function responses in one content the API counts it as one.
+        block = text_block(request.context.volatile, None)
+        sheet.add(Content(role=Role.USER, blocks=(block,)))
+    if not sheet.messages():
         raise RequestRefused(
             f"{VENDOR}:{model} needs something to answer: the request has no message with content"
         )
-    blocks = (*tools, *system, *_blocks(stable), *_blocks(volatile))
-    n_volatile = sum(1 for _ in _blocks(volatile))
-    n_front = len(tools) + len(system)
     return Layout(
-        blocks=blocks,
+        blocks=tuple(sheet.blocks),
         cache_request=CacheRequest(
             identity=_identity(request, model, options),
-            tools=tuple(wire.block for wire in tools),
-            system=tuple(wire.block for wire in system),
-            messages=Messages(_message(content) for content in (*stable, *volatile)),
+            tools=sheet.tools,
+            system=sheet.system,
+            messages=sheet.messages(),
             stream=True,
         ),
-        shared=shared_prefixes(
-            request.reuse,
+        shared=shared,
+        n_volatile=len(sheet.blocks) - n_stable,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Sheet:
+    """A layout while it is written; what was kept goes on as a copy."""
+
+    tools_key: tuple[str, ...]
+    """Names the tools in front."""
+    is_own: bool
+    """Whether some of them are this conversation's alone."""
+    tools: tuple[Block, ...]
+    system: tuple[Block, ...]
+    n_rules: int
+    """Blocks of the system that are the organisation's rules."""
+    blocks: list[WireBlock]
+    before: Messages = field(default_factory=Messages)
+    added: list[Message] = field(default_factory=list)
+    """Messages behind these."""
+    ends: list[int] = field(default_factory=list)
+    """Where earlier requests of the run ended: before each turn of the model."""
+
+    def copy(self) -> Sheet:
+        """Return a sheet that can go on without changing this one."""
+        return replace(
+            self,
+            blocks=list(self.blocks),
+            before=self.messages(),
+            added=[],
+            ends=list(self.ends),
+        )
+
+    def add_segment(self, segment: Segment, index: int, encoded: Encoded, model: str) -> None:
+        """Add a segment of the history, which has this index in the context."""
+        message = segment.content
+        if not isinstance(message, UserMessage | AssistantMessage | ToolMessage | ToolsMessage):
+            return  # the front
+        key = ("history", segment.digest, index)
+        for content in encoded.get(key, partial(contents, message, index, model=model)):
+            if isinstance(message, AssistantMessage):
+                self.ends.append(len(self.blocks))
+            self.add(content)
+
+    def add(self, content: Content) -> None:
+        """Add a content."""
+        self.blocks += content.blocks
+        self.added.append(Message(content.role, tuple(wire.block for wire in content.blocks)))
+
+    def messages(self) -> Messages:
+        """Return all messages."""
+        if self.added:
+            self.before = self.before.continued(len(self.before), self.added)
+            self.added = []
+        return self.before
+
+    def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
+        """Return the prefixes that other requests have, too."""
+        return shared_prefixes(
+            reuse,
             # What begins with tools that only this conversation has is nobody else's.
-            organization=0 if later else len(tools) + rules,
-            agent=0 if later else n_front,
-            run=[*_turn_starts(found, n_front), len(blocks) - n_volatile],
-        ),
-        n_volatile=n_volatile,
+            organization=0 if self.is_own else len(self.tools) + self.n_rules,
+            agent=0 if self.is_own else len(self.tools) + len(self.system),
+            run=(*self.ends, len(self.blocks)),
+        )
+
+
+def _front(
+    request: ModelRequest,
+    key: tuple[str, ...],
+    later: Mapping[int, tuple[str, ...]],
+    encoded: Encoded,
+) -> Sheet:
+    """Return a sheet with tools and system text; `later` are the tools that are the last."""
+    tools = (*_tools(request, encoded), *_later_tools(later, encoded))
+    n_rules, system = _system(request, encoded)
+    return Sheet(
+        tools_key=key,
+        is_own=bool(later),
+        tools=tuple(wire.block for wire in tools),
+        system=tuple(wire.block for wire in system),
+        n_rules=n_rules,
+        blocks=[*tools, *system],
     )
 
 
@@ -109,38 +201,11 @@ def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlo
     return n_rules, tuple(blocks)
 
 
-def _history(request: ModelRequest, model: str, encoded: Encoded) -> Iterator[tuple[Content, bool]]:
-    """Yield the contents of the history, and of each whether it is an assistant's."""
-    for index, segment in enumerate(request.context.segments):
-        message = segment.content
-        if not isinstance(message, UserMessage | AssistantMessage | ToolMessage | ToolsMessage):
-            continue
-        key = ("history", segment.digest, index)
-        make = partial(contents, message, index, model=model)
-        for content in encoded.get(key, make):
-            yield content, isinstance(message, AssistantMessage)
-
-
 def _once(
     encoded: Encoded, key: Hashable, make: Callable[[], tuple[WireBlock, ...]]
 ) -> tuple[WireBlock, ...]:
     (front,) = encoded.get(key, lambda: (Content(role=Role.DEVELOPER, blocks=make()),))
     return front.blocks
-
-
-def _volatile(request: ModelRequest) -> list[Content]:
-    # A content of its own: beside function responses in one content the API counts it as one.
-    text = request.context.volatile
-    return [Content(role=Role.USER, blocks=(text_block(text, None),))] if text else []
-
-
-def _turn_starts(found: list[tuple[Content, bool]], n_front: int) -> Iterator[int]:
-    """Yield where each turn of the model begins, which is where the request for it ended."""
-    at = n_front
-    for content, is_turn in found:
-        if is_turn:
-            yield at
-        at += len(content.blocks)
 
 
 def _identity(request: ModelRequest, model: str, options: GeminiOptions) -> Identity:
@@ -153,11 +218,3 @@ def _identity(request: ModelRequest, model: str, options: GeminiOptions) -> Iden
         if schema is None
         else hashlib.blake2b(canonical_json(schema), digest_size=8).hexdigest(),
     )
-
-
-def _message(content: Content) -> Message:
-    return Message(content.role, tuple(wire.block for wire in content.blocks))
-
-
-def _blocks(contents: list[Content]) -> Iterator[WireBlock]:
-    return (wire for content in contents for wire in content.blocks)

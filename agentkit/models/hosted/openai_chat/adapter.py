@@ -15,6 +15,7 @@ from agentkit.context import SystemPart
 from agentkit.errors import RequestRefused
 from agentkit.events import ModelEvent
 from agentkit.models.base import ModelRequest
+from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.openai_chat.attachments import can_show
 from agentkit.models.hosted.openai_chat.body import (
     ChatBody,
@@ -26,7 +27,7 @@ from agentkit.models.hosted.openai_chat.body import (
 from agentkit.models.hosted.openai_chat.clients import new_client
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.hosts import HostPins
-from agentkit.models.hosted.openai_chat.layout import ChatLayout, lay_out
+from agentkit.models.hosted.openai_chat.layout import ChatLayout, Sheet, lay_out
 from agentkit.models.hosted.openai_chat.learning import Refusals, Silence
 from agentkit.models.hosted.openai_chat.options import ChatOptions
 from agentkit.models.hosted.openai_chat.profiles import Profile
@@ -78,6 +79,7 @@ class ChatAdapter:
             lambda client: client.close(),
         )
         self._encoder = Encoder(profile, self.label, takes_marks=self._rules.takes_marks)
+        self._begun = Begun[Sheet]()
         self._hosts = HostPins(now_s, self._rules.idle_s)
         self._refusals = Refusals(
             self.label, profile, one_system_message=self._options.one_system_message
@@ -119,6 +121,7 @@ class ChatAdapter:
         return lay_out(
             request,
             self._encoder,
+            self._begun,
             model=self._model,
             profile=self._profile,
             options=self._options,

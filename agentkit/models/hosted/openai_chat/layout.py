@@ -10,15 +10,17 @@ user       volatile text            this request only
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
-from agentkit.caching.request import CacheRequest, Identity, Message, Messages, OpenAiOptions
+from agentkit.caching.plan.draft import SharedPrefix
+from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
-from agentkit.models.base import ModelRequest
-from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog
+from agentkit.models.base import ModelRequest, Reuse
+from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog, Renamed
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.options import ChatOptions
@@ -40,6 +42,7 @@ class ChatLayout(Layout):
 def lay_out(
     request: ModelRequest,
     encoder: Encoder,
+    begun: Begun[Sheet],
     *,
     model: str,
     profile: Profile,
@@ -48,75 +51,143 @@ def lay_out(
 ) -> ChatLayout:
     """Return the layout. The same segments always give the same bytes, in the same order.
 
+    What `begun` knows of an earlier request of the run is not laid out again.
+
     Raises:
         RequestRefused: the server cannot be shown a part of the context.
     """
-    front = [
-        (index, segment)
-        for index, segment in enumerate(request.context.segments)
-        if segment.tier in (Tier.SYSTEM, Tier.KNOWLEDGE)
-    ]
+    known, behind = begun.longest(request.context)
     later = later_by_segment(request.context)
-    tools = encoder.tools(request.toolset, _index_of_tools(request.context.front.segments))
-    tools += encoder.later_tools(later)
-    system = encoder.front(front, one_message=one_system_message)
-    sheet = _Sheet(pieces=[*tools, *system])
-    _add_history(sheet, request, encoder, profile)
+    texts = (text for each in later.values() for text in each)
+    key = (one_system_message, request.toolset.digest, *texts)
+    is_history = not behind or behind[0].tier is Tier.HISTORY  # the front is laid out as one
+    if known is None or known.front_key != key or not is_history:
+        sheet = _front(request, key, later, encoder, profile, one_message=one_system_message)
+        behind = request.context.segments
+    else:
+        sheet = known.copy()
+    for index, segment in enumerate(behind, len(request.context) - len(behind)):
+        sheet.add_segment(segment, index, encoder)
+    begun.keep(request.context, sheet)
+    shared = sheet.shared(request.reuse)
     n_stable = len(sheet.pieces)
     text = volatile_text(request, profile)
     if text:
+        sheet = sheet.copy()
         sheet.add(encoder.volatile(text))
-    has_rules = bool(front) and front[0][1].part is SystemPart.RULES
-    team = len(tools) + (1 if has_rules else 0)
-    agent = len(tools) + len(system)
-    if later:
-        team = agent = 0  # what begins with this conversation's own tools is nobody else's
-    runs = [*sheet.ends, n_stable]
     return ChatLayout(
         blocks=tuple(sheet.pieces),
         cache_request=CacheRequest(
             identity=_identity(request, model, profile, options),
-            tools=tuple(piece.block for piece in tools),
-            system=tuple(piece.block for piece in system),
-            messages=Messages(sheet.messages),
+            tools=sheet.tools,
+            system=sheet.system,
+            messages=sheet.messages(),
             terms=options.terms,
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),
         ),
-        shared=shared_prefixes(request.reuse, organization=team, agent=agent, run=runs),
+        shared=shared,
         n_volatile=len(sheet.pieces) - n_stable,
-        n_tools=len(tools),
+        n_tools=len(sheet.tools),
     )
 
 
-@dataclass(slots=True)
-class _Sheet:
-    """A request that is being written."""
+def _front(
+    request: ModelRequest,
+    key: tuple[object, ...],
+    later: Mapping[int, tuple[str, ...]],
+    encoder: Encoder,
+    profile: Profile,
+    *,
+    one_message: bool,
+) -> Sheet:
+    """Return a sheet with tools and system messages; `later` are the tools that are the last."""
+    segments = request.context.front.segments
+    system_segments = [
+        (index, segment) for index, segment in enumerate(segments) if segment.tier is not Tier.TOOLS
+    ]
+    tools = encoder.tools(request.toolset, _index_of_tools(segments)) + encoder.later_tools(later)
+    system = encoder.front(system_segments, one_message=one_message)
+    has_rules = bool(segments) and segments[0].part is SystemPart.RULES
+    return Sheet(
+        front_key=key,
+        is_own=bool(later),
+        tools=tuple(piece.block for piece in tools),
+        system=tuple(piece.block for piece in system),
+        has_rules=has_rules,
+        pieces=[*tools, *system],
+        log=CallLog(profile.call_ids),
+    )
 
+
+@dataclass(slots=True, kw_only=True)
+class Sheet:
+    """A layout while it is written; what was kept goes on as a copy."""
+
+    front_key: tuple[object, ...]
+    """Names the tools, and the form of the system text."""
+    is_own: bool
+    """Whether some of the tools are this conversation's alone."""
+    tools: tuple[Block, ...]
+    system: tuple[Block, ...]
+    has_rules: bool
+    """Whether the system messages begin with the organisation's rules."""
     pieces: list[Piece]
-    messages: list[Message] = field(default_factory=list)
+    log: CallLog
+    renamed: Renamed = NOT_RENAMED
+    before: Messages = field(default_factory=Messages)
+    added: list[Message] = field(default_factory=list)
+    """Messages behind these."""
     ends: list[int] = field(default_factory=list)
     """Where earlier requests of the run ended."""
 
-    def add(self, encoded: Encoded) -> None:
-        self.pieces += encoded.pieces
-        self.messages += encoded.messages
+    def copy(self) -> Sheet:
+        """Return a sheet that can go on without changing this one."""
+        return replace(
+            self,
+            pieces=list(self.pieces),
+            log=self.log.copy(),
+            before=self.messages(),
+            added=[],
+            ends=list(self.ends),
+        )
 
-
-def _add_history(sheet: _Sheet, request: ModelRequest, encoder: Encoder, profile: Profile) -> None:
-    log, renamed = CallLog(profile.call_ids), NOT_RENAMED
-    for index, segment in enumerate(request.context.segments):
+    def add_segment(self, segment: Segment, index: int, encoder: Encoder) -> None:
+        """Add a segment of the history, which has this index in the context."""
         match segment.content:
             case SystemText() | ToolList() | Document():
-                continue  # the front
+                return  # the front
             case AssistantMessage() as message:
-                sheet.ends.append(len(sheet.pieces))  # what it was asked with
-                renamed = log.turn(message)
-                sheet.add(encoder.history(segment, message, index, renamed))
+                self.ends.append(len(self.pieces))  # what it was asked with
+                self.renamed = self.log.turn(message)
+                self.add(encoder.history(segment, message, index, self.renamed))
             case UserMessage() | ToolMessage() | ToolsMessage() as message:
-                sheet.add(encoder.history(segment, message, index, renamed))
+                self.add(encoder.history(segment, message, index, self.renamed))
             case _:
                 assert_never(segment.content)
+
+    def add(self, encoded: Encoded) -> None:
+        """Add messages."""
+        self.pieces += encoded.pieces
+        self.added += encoded.messages
+
+    def messages(self) -> Messages:
+        """Return all messages."""
+        if self.added:
+            self.before = self.before.continued(len(self.before), self.added)
+            self.added = []
+        return self.before
+
+    def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
+        """Return the prefixes that other requests have, too."""
+        team = len(self.tools) + (1 if self.has_rules else 0)
+        return shared_prefixes(
+            reuse,
+            # What begins with tools that only this conversation has is nobody else's.
+            organization=0 if self.is_own else team,
+            agent=0 if self.is_own else len(self.tools) + len(self.system),
+            run=(*self.ends, len(self.pieces)),
+        )
 
 
 def volatile_text(request: ModelRequest, profile: Profile) -> str:

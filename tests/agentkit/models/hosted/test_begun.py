@@ -7,17 +7,42 @@ from typing import Any
 
 import pytest
 
-from agentkit.blocks import AssistantMessage, Text, ToolCall, ToolMessage, ToolResult, UserMessage
-from agentkit.context import Context
+from agentkit.blocks import (
+    AssistantMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolResult,
+    ToolsMessage,
+    UserMessage,
+)
+from agentkit.context import Context, Document
+from agentkit.errors import RequestRefused
+from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.anthropic import AnthropicAdapter
 from agentkit.models.hosted.begun import Begun
+from agentkit.models.hosted.gemini import GeminiAdapter
+from agentkit.models.hosted.openai_chat import OPENROUTER, VLLM, ChatAdapter, ChatOptions
 from agentkit.models.hosted.openai_responses import ResponsesAdapter
-from agentkit.models.hosted.wire import Adapter
+from agentkit.models.hosted.wire import Adapter, Layout
+from agentkit.toolset import Toolset, tool
 from tests.agentkit.models.hosted.anthropic.support import ask, front
+
+
+@tool
+def dig(place: str) -> str:
+    """Dig."""
+    return place
+
 
 ADAPTERS: dict[str, Callable[[], Adapter[Any]]] = {
     "anthropic": lambda: AnthropicAdapter("claude-sonnet-5-5"),
     "responses": lambda: ResponsesAdapter("gpt-6.1-sol"),
+    "chat": lambda: ChatAdapter("m", profile=OPENROUTER),
+    "one system message": lambda: ChatAdapter(
+        "m", profile=VLLM, base_url="http://here/v1", options=ChatOptions(one_system_message=True)
+    ),
+    "gemini": lambda: GeminiAdapter("gemini-3.8-flash"),
 }
 
 
@@ -50,6 +75,38 @@ def test_a_ask_a_run_is_laid_out_as_the_first_of_an_adapter_would_be(
 
     for context in _contexts():
         assert used.layout(ask(context)) == adapter().layout(ask(context))
+
+
+def test_a_longer_front_and_tools_that_came_or_went_are_laid_out_as_if_alone(
+    adapter: Callable[[], Adapter[Any]],
+) -> None:
+    """What is known of a shorter front, or of one with other tools, is no beginning."""
+    used, told = adapter(), UserMessage.of("Begin.")
+    more = Document(uri="z:last", text="It is noon.")
+    came = ToolsMessage((dig.spec.bytes.decode(),))
+    whole = front().append(more, told)
+    contexts = [
+        front(),
+        whole,
+        front().append(told),
+        Context(told),
+        front().append(more, told, came, UserMessage.of("Go on.")),
+        _turn(whole, 1),
+        _turn(whole.append(came), 1),
+    ]
+    asked = [ask(context) for context in contexts]
+    asked += [ask(context, toolset=Toolset()) for context in contexts]
+
+    for each in (*asked, *reversed(asked)):
+        assert laid_out(used, each) == laid_out(adapter(), each)
+
+
+def laid_out(adapter: Adapter[Any], asked: ModelRequest) -> Layout | None:
+    """None: there is no message yet, which some APIs demand."""
+    try:
+        return adapter.layout(asked)
+    except RequestRefused:
+        return None
 
 
 def test_pieces_of_earlier_requests_are_the_same_objects(
