@@ -18,6 +18,8 @@ _MAX_NAME_CHARS = 256
 class CallForm:
     """A way to write calls. White space is free, where JSON's is."""
 
+    marker: str = ""
+    """Text that begins a call; empty if only a whole message can be one."""
     first_head: Pattern
     """From behind the marker up to the arguments."""
     notation: Notation = JSON
@@ -32,12 +34,15 @@ class CallForm:
 class CallShape:
     """What a format's calls look like."""
 
-    marker: str = ""
-    """Text that begins a call; empty if only a whole message can be one."""
     gap: str = ""
-    """Belongs to the marker if it stands before it."""
+    """Belongs to a marker if it stands before it."""
     forms: tuple[CallForm, ...]
     """The one that begins here is it: models mix up the two without a marker."""
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Those of the forms; none if only a whole message can be a call."""
+        return tuple(form.marker for form in self.forms if form.marker)
 
 
 @cache
@@ -47,26 +52,27 @@ def shape_of(name: FormatName) -> CallShape:
         case "hermes":
             close = [SPACE, *literal("}"), SPACE, *literal("</tool_call>")]
             form = CallForm(
-                first_head=Pattern(_head_parts()), tails=(Pattern(close),), has_json_names=True
+                marker="<tool_call>",
+                first_head=Pattern(_head_parts()),
+                tails=(Pattern(close),),
+                has_json_names=True,
             )
-            return CallShape(marker="<tool_call>", gap="\n", forms=(form,))
+            return CallShape(gap="\n", forms=(form,))
         case "llama3":
             return CallShape(forms=(_object_form(), _python_form()))
         case "pythonic":
             return CallShape(forms=(_python_form(), _object_form()))
         case "mistral":
-            return CallShape(marker="[TOOL_CALLS]", forms=(_array_form(),))
+            return CallShape(forms=(_array_form(),))
         case "mistral_args":
-            form = CallForm(first_head=Pattern(_tagged_head_parts()), tails=(Pattern([]),))
-            return CallShape(marker="[TOOL_CALLS]", forms=(form,))
-        case "tags":
-            close = [SPACE, *literal("</function>"), SPACE, *literal("</tool_call>")]
             form = CallForm(
-                first_head=Pattern([SPACE, *literal("<function="), _name(">"), *literal(">")]),
-                notation=TAGS.notation,
-                tails=(Pattern(close),),
+                marker="[TOOL_CALLS]",
+                first_head=Pattern(_tagged_head_parts()),
+                tails=(Pattern([]),),
             )
-            return CallShape(marker="<tool_call>", gap="\n\n", forms=(form,))
+            return CallShape(forms=(form,))
+        case "tags":
+            return CallShape(gap="\n\n", forms=_tag_forms())
         case "deepseek":
             tag = [SPACE, *literal("```json"), SPACE, _OBJECT]
             block_end = [SPACE, *literal("```"), SPACE]
@@ -94,6 +100,27 @@ def _python_form() -> CallForm:
     )
 
 
+def _tag_forms() -> tuple[CallForm, CallForm]:
+    """With the tag around the call, and without: some models forget the first one, or both."""
+    name = [_name(">"), *literal(">")]
+    inner = [SPACE, *literal("</function>")]
+    outer = [*inner, SPACE, *literal("</tool_call>")]
+    return (
+        CallForm(
+            marker="<tool_call>",
+            first_head=Pattern([SPACE, *literal("<function="), *name]),
+            notation=TAGS.notation,
+            tails=(Pattern(outer),),
+        ),
+        CallForm(
+            marker="<function=",
+            first_head=Pattern(name),
+            notation=TAGS.notation,
+            tails=(Pattern(outer), Pattern(inner)),
+        ),
+    )
+
+
 def _array_form() -> CallForm:
     head, close = _head_parts(), [SPACE, *literal("}")]
     identified = [
@@ -101,6 +128,7 @@ def _array_form() -> CallForm:
         *quoted("id", _MAX_NAME_CHARS),
     ]
     return CallForm(
+        marker="[TOOL_CALLS]",
         first_head=Pattern([SPACE, *literal("["), *head]),
         tails=(Pattern(close), Pattern([*identified, *close])),
         next_head=Pattern([SPACE, *literal(","), *head]),
@@ -125,12 +153,13 @@ def _name(ends: str) -> Part:
 def _deepseek_shape(head: list[Part], block_end: list[Part]) -> CallShape:
     begin = [SPACE, *literal("<｜tool▁call▁begin｜>"), *head]
     form = CallForm(
+        marker="<｜tool▁calls▁begin｜>",
         first_head=Pattern(begin),
         tails=(Pattern([*block_end, *literal("<｜tool▁call▁end｜>")]),),
         next_head=Pattern(begin),
         list_end=Pattern([SPACE, *literal("<｜tool▁calls▁end｜>")]),
     )
-    return CallShape(marker="<｜tool▁calls▁begin｜>", forms=(form,))
+    return CallShape(forms=(form,))
 
 
 def _head_parts() -> list[Part]:

@@ -50,9 +50,12 @@ def _call_rules(plan: ReplyPlan, vocabulary: Vocabulary) -> list[str]:
     more = f" ({text(tool_format.separator)} call){{0,{MAX_PARALLEL_CALLS - 1}}}" if several else ""
     lead = _lead(plan, vocabulary)
     kinds = " | ".join(f"call_{i}" for i, _ in plan.tools)
+    first = "(call | bare)" if plan.is_free_first and tool_format.forgotten else "call"
+    rest = tool_format.before.removeprefix(tool_format.forgotten)
     rules = [
-        f"calls: {lead} {text(tool_format.opening)} call{more} {text(tool_format.closing)}",
+        f"calls: {lead} {text(tool_format.opening)} {first}{more} {text(tool_format.closing)}",
         f"call: {text(tool_format.before)} ({kinds}) {text(tool_format.tail)}",
+        *([f"bare: {text(rest)} ({kinds}) {text(tool_format.tail)}"] if first != "call" else []),
     ]
     for i, tool in plan.tools:
         # Plain: a tool's name comes from outside and must not become a control token.

@@ -46,6 +46,8 @@ class ToolFormat:
     after: str = ""
     separator: str = ""
     closing: str = ""
+    forgotten: str = ""
+    """The beginning of `before` that models leave out now and then; templates write it."""
     gap: str = ""
     allows_parallel: bool = True
     is_whole_message: bool = False
@@ -55,6 +57,8 @@ class ToolFormat:
 
     def triggers(self, names: Iterable[str]) -> tuple[str, ...]:
         """Texts of which each has begun a call, where these are the tools' names."""
+        if self.forgotten:
+            return (self.trigger, self.before.removeprefix(self.forgotten))
         if self.trigger:
             return (self.trigger, *([f"{self.lead}{self.trigger}"] if self.lead else []))
         return tuple(f"{self.opening}{self.before}{name}{self.arguments_tag}" for name in names)
@@ -148,6 +152,7 @@ TAGS = ToolFormat(
     replay="named",
     trigger="<tool_call>",
     before="<tool_call>\n<function=",
+    forgotten="<tool_call>\n",
     arguments_tag=">\n",
     after="</function>\n</tool_call>",
     separator="\n",

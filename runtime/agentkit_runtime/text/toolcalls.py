@@ -78,7 +78,9 @@ class ToolCallParser:
         self._shape = shape_of(tool_format.name)
         self._form = self._shape.forms[0]
         self._new_id = new_id or _random_id
-        self._state: _State = "content" if self._shape.marker else "head"
+        self._state: _State = "content" if self._shape.markers else "head"
+        self._marker = ""
+        """What has begun the call in the making."""
         self._held = ""
         self._opening = ""
         """What led into the call in the making; given back as content if it is none."""
@@ -136,26 +138,29 @@ class ToolCallParser:
                 assert_never(self._state)
 
     def _read_content(self, events: list[ChatEvent]) -> bool:
-        marker, gap = self._shape.marker, self._shape.gap
-        at = self._held.find(marker) if marker else -1
-        if at < 0:
-            keep = partial_end(self._held, (gap + marker, marker)) if marker else 0
-            end = len(self._held) - keep
+        markers, gap = self._shape.markers, self._shape.gap
+        found = [(at, marker) for marker in markers if (at := self._held.find(marker)) >= 0]
+        if not found:
+            wanted = [*markers, *(gap + marker for marker in markers)]
+            end = len(self._held) - (partial_end(self._held, wanted) if wanted else 0)
             events += _content(self._held[:end])
             self._held = self._held[end:]
             return False
+        at, marker = min(found)
         content = self._held[:at].removesuffix(gap)
         events += _content(content)
         end = at + len(marker)
-        self._begin_call(self._held[len(content) : end], end)
+        self._begin_call(marker, self._held[len(content) : end], end)
         return True
 
-    def _begin_call(self, opening: str, end: int) -> None:
+    def _begin_call(self, marker: str, opening: str, end: int) -> None:
+        self._marker = marker
         self._opening, self._held, self._state = opening, self._held[end:], "head"
 
     def _read_first_head(self, events: list[ChatEvent]) -> bool:
-        found = [form.first_head.match(self._held) for form in self._shape.forms]
-        for form, match in zip(self._shape.forms, found, strict=True):
+        forms = [form for form in self._shape.forms if form.marker == self._marker]
+        found = [form.first_head.match(self._held) for form in forms]
+        for form, match in zip(forms, found, strict=True):
             if not isinstance(match, str):
                 self._form = form
                 return self._read_head(events, match)
@@ -167,7 +172,7 @@ class ToolCallParser:
         name = None if isinstance(found, str) else self._called_name(found)
         if isinstance(found, str) or name is None:
             events += _content(self._opening)
-            if not self._shape.marker:
+            if not self._shape.markers:
                 # Only a whole message can be a call in this format.
                 events += _content(self._held)
                 self._held = ""
@@ -225,14 +230,15 @@ class ToolCallParser:
         return True
 
     def _read_between_marked(self) -> bool:
-        marker = self._shape.marker
+        markers = self._shape.markers
         rest = self._held.lstrip(" \t\r\n")
         n_space = len(self._held) - len(rest)
-        if marker and rest.startswith(marker):
-            end = n_space + len(marker)
-            self._begin_call(self._held[:end], end)
-            return True
-        if n_space <= _MAX_SPACE and (not rest or (marker and marker.startswith(rest))):
+        for marker in markers:
+            if rest.startswith(marker):
+                end = n_space + len(marker)
+                self._begin_call(marker, self._held[:end], end)
+                return True
+        if n_space <= _MAX_SPACE and (not rest or any(m.startswith(rest) for m in markers)):
             return False
         self._state = "content"
         return True
@@ -243,10 +249,8 @@ _MAX_SPACE = 64
 
 
 def _first(results: list[PartialMatch]) -> PartialMatch:
-    for result in results:
-        if not isinstance(result, str):
-            return result
-    return "more" if "more" in results else "never"
+    """The first that is possible."""
+    return next((result for result in results if result != "never"), "never")
 
 
 def _content(text: str) -> list[ChatEvent]:

@@ -201,18 +201,6 @@ async def test_the_next_turn_finds_a_call_of_any_format_in_the_cache(
     assert (losses.turns, losses.rewritten) == (1, 0)
 
 
-async def test_a_call_between_tags_that_turns_into_text_is_no_call_to_run(
-    smollm2_text: Text,
-) -> None:
-    said = "<tool_call><function=weather> Bonn"
-    text = (smollm2_text[0], ChatTemplate(templates.CODER))
-    with serving(text, Script(text[0], {"try": said})) as service:
-        events = await collect(service, request(user("try"), tools=(WEATHER,)))
-
-    assert finished(events).reason == "stop"
-    assert content(events) == " Bonn"
-
-
 async def test_a_call_that_is_cut_by_the_limit_ends_with_length(smollm2_text: Text) -> None:
     n_tokens = len(smollm2_text[0].encode(CALL_TEXT)) // 2
     with serving(smollm2_text) as service:

@@ -201,6 +201,23 @@ def test_a_value_is_what_the_schema_lets_it_be(kind: object, value: str, expecte
     assert arguments_of(call(a=value), schema) == f'{{"a": {expected}}}'
 
 
+@pytest.mark.parametrize("begun", ["", "<tool_call>\n", "Well: "])
+def test_a_call_whose_first_tag_is_forgotten_is_held_to_the_schema(
+    smollm2: Tokenizer, smollm2_compiler: GrammarCompiler, begun: str
+) -> None:
+    asked = ChatRequest(
+        messages=(ChatMessage(role="user", content="x"),),
+        tools=(ChatTool(name="f", description="", parameters=parameters(a={"type": "integer"})),),
+    )
+    grammar = smollm2_compiler.compile_for(asked, TAGS)
+    assert grammar is not None
+    rest = call(a="1").removeprefix("<tool_call>\n")
+    assert allows(smollm2, grammar, f"{begun}{rest}")
+    again = smollm2_compiler.compile_for(asked, TAGS)
+    assert again is not None
+    assert not allows(smollm2, again, f"{begun}{rest.replace('1', 'one')}")
+
+
 def test_definitions_that_name_each_other_are_looked_at_once() -> None:
     """Else a schema of a kilobyte would take for ever."""
     names = [f"#/$defs/d{n}" for n in range(12)]

@@ -188,6 +188,15 @@ CASES: list[tuple[ToolFormat, str, Folded]] = [
         "</parameter>\n<parameter=c>\nNaN\n</parameter>\n</function>\n</tool_call>",
         ("", [("f", '{"a": 7, "b": "seven", "c": "NaN"}')]),
     ),
+    # The tag around the call is forgotten: the first one, or both.
+    (TAGS, TAGGED_B.removeprefix("<tool_call>\n"), ("", [("now", "{}")])),
+    (
+        TAGS,
+        f"So.\n\n{TAGGED_B[12:-13]}\n{TAGGED_B[12:]}\n{TAGGED_B}",
+        ("So.", [("now", "{}")] * 3),
+    ),
+    (TAGS, f"{TAGGED_B[12:-13]} so", (" so", [("now", "{}")])),
+    (TAGS, "<tool_call>oh <function=f", ("<tool_call>oh <function=f", [])),
     (TAGS, HERMES_A, (HERMES_A, [])),
     (TAGS, "<tool_call>\n<function=f", ("<tool_call>\n<function=f", [])),
     # Cut off, or turned into something else, inside the arguments.
@@ -267,6 +276,7 @@ FRAGMENTS = st.lists(
             "<｜tool▁call▁end｜>",
             "<｜tool▁calls▁end｜>",
             "<tool_call>\n<function=f>\n",
+            "<function=",
             "<parameter=city>\n",
             "<parameter=n>",
             "\n</parameter>",
@@ -362,6 +372,7 @@ FORBIDDEN = [
     (DEEPSEEK, f"{BEGIN}{FENCED_A}{END}"),
     (DEEPSEEK31, f"{BEGIN}{BARE_A}{END}"),
     (TAGS, TAGGED_A),
+    (TAGS, TAGGED_A.removeprefix("<tool_call>\n")),
     (PYTHONIC, '[delete_all(path="/")]'),
     (LLAMA3, '[delete_all(path="/")]'),
 ]
