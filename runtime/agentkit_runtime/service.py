@@ -29,7 +29,7 @@ from agentkit_runtime.roots import Roots
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.reasoning import ReasoningParser, opens_reasoning, reasoning_tags
 from agentkit_runtime.text.render import Renderer
-from agentkit_runtime.text.request_text import content_bytes
+from agentkit_runtime.text.request_text import content_bytes, tool_texts
 from agentkit_runtime.text.rewrites import find_rewrites
 from agentkit_runtime.text.stream import GenerationText
 from agentkit_runtime.text.template import TEMPLATE_OPTIONS
@@ -327,7 +327,8 @@ class ChatService:
 
     def _check_size(self, request: ChatRequest) -> None:
         """Refuse what cannot fit whatever its tokens are, before the work of rendering it."""
-        self._check_bytes(content_bytes(request.messages))
+        in_tools = sum(len(text) for tool in request.tools for _, text in tool_texts(tool))
+        self._check_bytes(content_bytes(request.messages) + in_tools)
 
     def _check_bytes(self, n_bytes: int) -> None:
         n_least = n_bytes // self._loaded.tokenizer.longest_token_bytes

@@ -8,6 +8,7 @@ answering  one way from a request to its events: gate, service, watchers
 answer     the answers to one request; standing: whether its key still holds; watches: who looks on
 turns      how many requests of a tenant are worked on in threads at a time
 failure    `ApiError`, before it has a dialect's shape; dialect: which shape at which path
+large      bodies that are decoded in threads; patient_json: and let others have the interpreter
 body_limit bodies that are too large or do not come; connections: those held open for nothing
 health     probes; starting: what is served before the model is; draining: the end of a server
 sse        server-sent events written by hand; stops work the moment the client is gone

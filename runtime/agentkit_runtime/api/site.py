@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fastapi import Request
@@ -14,6 +14,7 @@ from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.large import Decoding
 from agentkit_runtime.chat import ChatRequest
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Site:
     """Unix seconds, for dates in answers."""
     started_s: float
     """When the server began, by `clock`."""
+    decoding: Decoding = field(default_factory=Decoding)
+    """Turns for large bodies."""
 
     @property
     def model(self) -> str:

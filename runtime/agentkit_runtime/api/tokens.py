@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.large import BodyRoute, made_of
 from agentkit_runtime.api.openai.completions.prompts import decode as decode_prompts
 from agentkit_runtime.api.openai.completions.request import CompletionBody
 from agentkit_runtime.api.openai.decode import decode as decode_chat
@@ -23,7 +24,6 @@ from agentkit_runtime.api.openai.documented import FAILURES
 from agentkit_runtime.api.openai.request import ChatCompletionBody, Message, OpenModel, ToolBody
 from agentkit_runtime.api.readable import require_readable
 from agentkit_runtime.api.site import Site
-from agentkit_runtime.chat import ChatRequest
 
 
 class TokenizeBody(OpenModel):
@@ -78,7 +78,7 @@ class TokenRoutes:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.router = APIRouter()
+        self.router = APIRouter(route_class=BodyRoute)
         for path, endpoint in (
             ("/tokenize", self.tokenize),
             ("/detokenize", self.detokenize),
@@ -96,7 +96,7 @@ class TokenRoutes:
         if (body.prompt is None) == (body.messages is None):
             raise ApiError("send either prompt or messages", param="prompt")
         async with self._site.looking(request):
-            ids = await self._ids_of(body, tenant)
+            ids = await self._ids_of(body, tenant, request)
             texts = await asyncio.to_thread(self._texts, ids) if body.return_token_strs else None
         return {
             "count": len(ids),
@@ -125,7 +125,7 @@ class TokenRoutes:
         tenant = require_user(request).tenant
         self._check_model(body.model)
         async with self._site.looking(request):
-            return {"token_ids": list(await self._chat_ids(body, tenant))}
+            return {"token_ids": list(await self._chat_ids(body, tenant, request))}
 
     async def render_prompts(self, body: CompletionBody, request: Request) -> list[RenderedIds]:
         """The ids of each prompt of a completion."""
@@ -137,7 +137,7 @@ class TokenRoutes:
             )
         return [{"token_ids": list(prompt.ids)} for prompt, _ in prepared]
 
-    async def _ids_of(self, body: TokenizeBody, tenant: str) -> tuple[int, ...]:
+    async def _ids_of(self, body: TokenizeBody, tenant: str, request: Request) -> tuple[int, ...]:
         if body.prompt is not None:
             return await asyncio.to_thread(
                 self._site.service.ids_of_text,
@@ -148,15 +148,20 @@ class TokenRoutes:
         chat = ChatCompletionBody.model_construct(
             model=self._site.model, messages=body.messages or [], tools=body.tools
         )
-        return await self._chat_ids(chat, tenant)
+        return await self._chat_ids(chat, tenant, request)
 
     def _texts(self, ids: tuple[int, ...]) -> list[str]:
         pieces = self._site.service.tokenizer.token_bytes
         return [pieces(token_id).decode("utf-8", errors="replace") for token_id in ids]
 
-    async def _chat_ids(self, body: ChatCompletionBody, tenant: str) -> tuple[int, ...]:
-        chat: ChatRequest = decode_chat(body, request_id="render", service=self._site.service)
-        return await self._site.service.marks.prompt_ids(dataclasses.replace(chat, tenant=tenant))
+    async def _chat_ids(
+        self, body: ChatCompletionBody, tenant: str, request: Request
+    ) -> tuple[int, ...]:
+        service = self._site.service
+        chat = await made_of(
+            request, lambda: decode_chat(body, request_id="render", service=service)
+        )
+        return await service.marks.prompt_ids(dataclasses.replace(chat, tenant=tenant))
 
     def _check_model(self, name: str | None) -> None:
         if name is not None:

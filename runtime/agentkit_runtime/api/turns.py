@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from agentkit_runtime.api.failure import ApiError
 
@@ -23,7 +23,7 @@ MAX_WAITING = 256
 
 @dataclass(slots=True)
 class _Line:
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_A_TIME))
+    turns: asyncio.Semaphore
     n: int = 0
     """Requests that have a turn, or wait for one."""
 
@@ -31,7 +31,10 @@ class _Line:
 class Turns:
     """The turns of one server's tenants; one event loop's."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_a_time: int = AT_A_TIME, max_waiting: int = MAX_WAITING) -> None:
+        """For each tenant: `at_a_time` have a turn, `max_waiting` wait for one."""
+        self._at_a_time = at_a_time
+        self._max_waiting = max_waiting
         self._lines: dict[str, _Line] = {}
         """Of tenants that have requests here."""
 
@@ -45,10 +48,13 @@ class Turns:
         Raises:
             ApiError: 429, too many wait for one already.
         """
-        line = self._lines.setdefault(tenant, _Line())
-        if line.n >= AT_A_TIME + MAX_WAITING:
+        line = self._lines.get(tenant)
+        if line is None:
+            line = self._lines[tenant] = _Line(asyncio.Semaphore(self._at_a_time))
+        if line.n >= self._at_a_time + self._max_waiting:
             raise ApiError(
-                f"{MAX_WAITING} requests of this tenant wait to be prepared already; slow down",
+                f"{self._max_waiting} requests of this tenant wait to be prepared already; slow "
+                "down",
                 status=429,
                 code="too_many_requests",
                 retry_after_s=1,

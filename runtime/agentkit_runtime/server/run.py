@@ -7,6 +7,7 @@ while that takes, and Ctrl-C ends it at once.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging.config
 import signal
 import socket
@@ -82,11 +83,19 @@ def run(config: ServerConfig, say: Say) -> None:
                 ) as parts:
                     server.answering = parts.answering
                     starting.became = parts.served
+                    _leave_out_of_collections()
                     lifecycle.ready()
                     say(str(runtime.pool))
                     say(f"serving {runtime.model_label} at {_url(listener, tls)}/v1 (Ctrl-C stops)")
                     _wait(server, thread)
     say("stopped")
+
+
+def _leave_out_of_collections() -> None:
+    """Let the garbage collector not walk what is loaded: that stays, and each full collection took
+    0.1 to 0.25 s, in which nobody got a token."""
+    gc.collect()
+    gc.freeze()
 
 
 def _logging(options: WatchOptions, say: Say) -> Say:

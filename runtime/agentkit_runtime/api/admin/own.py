@@ -18,6 +18,7 @@ from agentkit_runtime.api.admin.wire import (
     PruneDocument,
 )
 from agentkit_runtime.api.caller import require_user
+from agentkit_runtime.api.large import BodyRoute
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import answered, told
 from agentkit_runtime.chat import ChatFinished
@@ -34,7 +35,12 @@ class OwnRoutes:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._actions = Actions(site)
-        self.router = APIRouter(prefix="/v1/agentkit", tags=["agentkit"], responses=_RESPONSES)
+        self.router = APIRouter(
+            prefix="/v1/agentkit",
+            tags=["agentkit"],
+            responses=_RESPONSES,
+            route_class=BodyRoute,
+        )
         for (path, method), endpoint in self._endpoints().items():
             self.router.add_api_route(path, endpoint, methods=[method], response_model=None)
 

@@ -33,6 +33,7 @@ from agentkit_runtime.api.admin.wire import (
 )
 from agentkit_runtime.api.caller import caller_of, require_admin
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.large import BodyRoute
 from agentkit_runtime.api.site import Site
 from agentkit_runtime.api.sse import answered, told
 from agentkit_runtime.chat import DEFAULT_TENANT
@@ -68,7 +69,11 @@ class AdminRoutes:
         self._actions = Actions(site)
         self._steering = self._actions.steering
         self.router = APIRouter(
-            prefix="/admin/v1", dependencies=[Depends(_admin)], tags=["admin"], responses=_RESPONSES
+            prefix="/admin/v1",
+            dependencies=[Depends(_admin)],
+            tags=["admin"],
+            responses=_RESPONSES,
+            route_class=BodyRoute,
         )
         for (path, method), endpoint in self._endpoints().items():
             self.router.add_api_route(path, endpoint, methods=[method], response_model=None)

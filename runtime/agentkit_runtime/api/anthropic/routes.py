@@ -22,6 +22,7 @@ from agentkit_runtime.api.anthropic.wire import ModelInfo, ModelPage, StreamEven
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.dialect import ANTHROPIC
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.large import BodyRoute, made_of
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import EventStream, answered, event
 from agentkit_runtime.marks import Mark
@@ -37,7 +38,7 @@ class AnthropicRoutes:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.router = APIRouter(prefix="/v1")
+        self.router = APIRouter(prefix="/v1", route_class=BodyRoute)
         for path, endpoint in (
             ("/messages", self.create_message),
             ("/messages/count_tokens", self.count_tokens),
@@ -60,7 +61,9 @@ class AnthropicRoutes:
         """Answer a conversation, streamed or whole. Ends at once when the client disconnects."""
         self._site.check_model(body.model)
         message_id, request_id = new_id("msg_"), new_request_id()
-        decoded = decode(body, self._site.service, request_id=message_id)
+        decoded = await made_of(
+            request, lambda: decode(body, self._site.service, request_id=message_id)
+        )
         headers = {REQUEST_ID_HEADER: request_id}
         if body.stream:
             # Opened here and not in the stream: a refused request gets its status, not a 200.
@@ -84,8 +87,8 @@ class AnthropicRoutes:
     async def count_tokens(self, body: ConversationBody, request: Request) -> Response:
         """How many tokens a prompt would have. Nothing is computed or kept."""
         self._site.check_model(body.model)
-        chat = decode_conversation(body, self._site.service).chat
-        chat = dataclasses.replace(chat, tenant=require_user(request).tenant)
+        decoded = await made_of(request, lambda: decode_conversation(body, self._site.service))
+        chat = dataclasses.replace(decoded.chat, tenant=require_user(request).tenant)
         async with self._site.looking(request):
             ids = await self._site.service.marks.prompt_ids(chat)
         count: TokenCount = {"input_tokens": len(ids)}

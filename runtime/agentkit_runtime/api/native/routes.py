@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import from_validation
+from agentkit_runtime.api.large import made_of
 from agentkit_runtime.api.native.schema import body_schema
 from agentkit_runtime.api.openai.documented import FAILURES
 from agentkit_runtime.api.readable import require_readable
@@ -104,18 +105,25 @@ class NativeRoutes:
     async def _asked(self, request: Request, kind: type[B]) -> B:
         """The body, with an id that is ours: clients' own are not written into logs."""
         require_user(request)
-        try:
-            body = kind.model_validate_json(await request.body())
-        except ValidationError as error:
-            raise from_validation([dict(found) for found in error.errors()]) from error
+        raw = await request.body()
+        body = await made_of(request, lambda: _body(kind, raw))
         if body.model:
             self._site.check_model(body.model)
-        chat = body.request
-        require_readable(chat.response_schema, "request.response_schema")
-        for rank, tool in enumerate(chat.tools):
-            require_readable(tool.parameters, f"request.tools[{rank}].parameters")
-        named = dataclasses.replace(chat, request_id=new_id("agentkit-"))
-        return body.model_copy(update={"request": named})
+        return body
+
+
+def _body(kind: type[B], raw: bytes) -> B:
+    """The body, with an id that is ours. Raises `ApiError` for one that cannot be read."""
+    try:
+        body = kind.model_validate_json(raw)
+    except ValidationError as error:
+        raise from_validation([dict(found) for found in error.errors()]) from error
+    chat = body.request
+    require_readable(chat.response_schema, "request.response_schema")
+    for rank, tool in enumerate(chat.tools):
+        require_readable(tool.parameters, f"request.tools[{rank}].parameters")
+    named = dataclasses.replace(chat, request_id=new_id("agentkit-"))
+    return body.model_copy(update={"request": named})
 
 
 async def _events(answer: Answer) -> AsyncIterator[bytes]:

@@ -25,7 +25,17 @@ class OpenModel(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-class ContentPart(OpenModel):
+class Patient(OpenModel):
+    """What bodies have many of. A function of Python's runs for each: there other threads get the
+    interpreter, which pydantic would keep for a whole body."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is(cls, value: object) -> object:
+        return value
+
+
+class ContentPart(Patient):
     """One part of a message's content. Only `type: text` can be served."""
 
     type: str
@@ -47,7 +57,7 @@ class ToolCallBody(OpenModel):
     function: FunctionCall | None = None
 
 
-class Message(OpenModel):
+class Message(Patient):
     """One message of any role."""
 
     role: MessageRole

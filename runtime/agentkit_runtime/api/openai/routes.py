@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from agentkit_runtime.api.answer import Answer
+from agentkit_runtime.api.large import BodyRoute, made_of
 from agentkit_runtime.api.openai.completions.routes import CompletionRoutes
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.documented import FAILURES, answers
@@ -28,7 +29,7 @@ class OpenAiRoutes:
         self._site = site
         # Each route has its whole path: those behind a prefix of an outer router would tell
         # metrics and logs only what follows it.
-        self.router = APIRouter()
+        self.router = APIRouter(route_class=BodyRoute)
         self.router.add_api_route(
             "/v1/chat/completions",
             self.create_chat_completion,
@@ -60,7 +61,9 @@ class OpenAiRoutes:
             service_tier=served_tier(body.service_tier),
         )
         n = body.n or 1
-        chat = decode(body, request_id=heading.id, service=site.service)
+        chat = await made_of(
+            request, lambda: decode(body, request_id=heading.id, service=site.service)
+        )
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             # Opened here and not in the stream: a refused request gets its status, not a 200.

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
+from agentkit_runtime.api.large import BodyRoute
 from agentkit_runtime.api.openai.completions.encode import TextChunks, encode_text_completion
 from agentkit_runtime.api.openai.completions.prompts import RawPrompt, decode
 from agentkit_runtime.api.openai.completions.request import CompletionBody
@@ -26,7 +27,7 @@ class CompletionRoutes:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.router = APIRouter(prefix="/v1/completions")
+        self.router = APIRouter(prefix="/v1/completions", route_class=BodyRoute)
         self.router.add_api_route(
             "",
             self.create_completion,

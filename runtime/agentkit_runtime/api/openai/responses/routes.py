@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.large import BodyRoute, made_of
 from agentkit_runtime.api.openai.documented import FAILURES, answers
 from agentkit_runtime.api.openai.encode import finish_reason
 from agentkit_runtime.api.openai.responses.decode import Decoded, decode
@@ -41,7 +42,7 @@ class ResponseRoutes:
     def __init__(self, site: Site, store: ResponseStore | None = None) -> None:
         self._site = site
         self.store = ResponseStore() if store is None else store
-        self.router = APIRouter(prefix="/v1/responses")
+        self.router = APIRouter(prefix="/v1/responses", route_class=BodyRoute)
         one = "/{response_id}"
         for path, method, endpoint, documented in (
             ("", "POST", self.create_response, answers(streamed=True)),
@@ -64,6 +65,15 @@ class ResponseRoutes:
             previous = self.store.get(
                 tenant, body.previous_response_id, param="previous_response_id"
             )
+        running = await made_of(request, lambda: self._begun(body, tenant, previous))
+        if body.stream:
+            # Opened here and not in the stream: a refused request gets its status, not a 200.
+            answer = await site.open(request, running.decoded.chat, id=running.id)
+            return EventStream(self._events(answer, running), on_close=answer.close)
+        return await answered(request.receive, self._whole(request, running))
+
+    def _begun(self, body: ResponseBody, tenant: str, previous: StoredResponse | None) -> _Running:
+        site = self._site
         begun = begun_response(
             body, response_id=new_id("resp_"), created_s=int(site.clock()), model=site.model
         )
@@ -74,28 +84,22 @@ class ResponseRoutes:
             service=site.service,
         )
         earlier = () if previous is None else _all_items(previous)
-        running = _Running(
+        return _Running(
             tenant=tenant,
             decoded=decoded,
             output=ResponseOutput(begun),
             input_items=(*earlier, *input_documents(body.input, earlier)),
             is_kept=body.store is not False,
         )
-        if body.stream:
-            # Opened here and not in the stream: a refused request gets its status, not a 200.
-            answer = await site.open(request, decoded.chat, id=begun["id"])
-            return EventStream(self._events(answer, running), on_close=answer.close)
-        return await answered(request.receive, self._whole(request, running))
 
     async def render_response(self, body: ResponseBody, request: Request) -> dict[str, list[int]]:
         """The ids of the prompt that the request with this body would have."""
         tenant = require_user(request).tenant
         self._site.check_model(body.model)
-        decoded = decode(
-            body,
-            self._continued(tenant, body.previous_response_id),
-            request_id="render",
-            service=self._site.service,
+        earlier = self._continued(tenant, body.previous_response_id)
+        decoded = await made_of(
+            request,
+            lambda: decode(body, earlier, request_id="render", service=self._site.service),
         )
         chat = dataclasses.replace(decoded.chat, tenant=tenant)
         async with self._site.looking(request):
@@ -160,9 +164,7 @@ class ResponseRoutes:
         return self.store.get(require_user(request).tenant, response_id)
 
     async def _whole(self, request: Request, running: _Running) -> Response:
-        answer = await self._site.open(
-            request, running.decoded.chat, id=running.output.response["id"]
-        )
+        answer = await self._site.open(request, running.decoded.chat, id=running.id)
         (events,) = await answer.collect()
         for found in events:
             self._add(answer, running, found)
@@ -205,6 +207,10 @@ class _Running:
     output: ResponseOutput
     input_items: tuple[ItemDocument, ...]
     is_kept: bool
+
+    @property
+    def id(self) -> str:
+        return self.output.response["id"]
 
 
 def _all_items(response: StoredResponse) -> tuple[ItemDocument, ...]:
