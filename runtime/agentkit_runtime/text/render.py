@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
+from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool
 from agentkit_runtime.errors import RequestRejected
-from agentkit_runtime.text.argument_pairs import without_escapes
 from agentkit_runtime.text.front import (
     NO_FRONT,
     CheckedTools,
@@ -30,11 +28,10 @@ from agentkit_runtime.text.reasoning import opens_reasoning, reasoning_tags
 from agentkit_runtime.text.recent import Recent
 from agentkit_runtime.text.request_text import content_bytes
 from agentkit_runtime.text.template import TEMPLATE_OPTIONS, ChatTemplate
-from agentkit_runtime.text.template_json import NamedArguments, VerbatimJson
-from agentkit_runtime.text.template_probe import TOOL_LINES
 from agentkit_runtime.text.tokenizer import Tokenizer
+from agentkit_runtime.text.told_messages import ToldMessages
 from agentkit_runtime.text.tool_formats import ToolFormat, tool_format_for
-from agentkit_runtime.text.tool_prompt import tool_line, tool_response, with_tools
+from agentkit_runtime.text.tool_prompt import with_tools
 from agentkit_runtime.text.trust import free_mark
 
 _KEPT_TOOLSETS = 32
@@ -100,8 +97,7 @@ class Renderer:
         self.template = template
         self.traits = template.traits
         self.tool_format = tool_format or tool_format_for(template)
-        self._names_arguments = self.tool_format.replay == "named"
-        """Whether the template writes each argument by itself."""
+        self._told = ToldMessages(self.traits, self.tool_format)
         self._used_by_template = noncharacters_in([template.source])
         self._tools: Recent[tuple[str, str], CheckedTools] = Recent(_KEPT_TOOLSETS)
 
@@ -147,10 +143,10 @@ class Renderer:
         messages = self._arranged(front.shown, shown_tools, warnings)
         values = front.values
         text = self.template.render(
-            [values.get(id(message)) or self._template_message(message) for message in messages],
-            tools=self._template_tools(shown_tools),
+            [values.get(id(message)) or self._told.message(message) for message in messages],
+            tools=self._told.tools(shown_tools),
             add_generation_prompt=add_generation_prompt,
-            options={**request.template_options, **self._tool_lines(shown_tools)},
+            options={**request.template_options, **self._told.tool_lines(shown_tools)},
         )
         prefill = request.prefill if add_generation_prompt else ""
         if prefill:
@@ -211,22 +207,20 @@ class Renderer:
     ) -> tuple[Front, str]:
         """Check and mark what is new; the mark is one that no text of the request has."""
         n_known = len(known.messages)
-        new = messages[n_known:]
-        if self._names_arguments:
-            new = tuple(map(_without_escapes, new))
+        new = self._told.unescaped(messages[n_known:])
         used = known.noncharacters | checked_texts(new, n_known)
         mark = free_mark(used | used_by_tools | self._used_by_template)
         if known.mark not in (None, mark):
             return self._front(messages, NO_FRONT, used_by_tools)
         marked, needs_mark = marked_messages(new, mark, self.tokenizer.marker)
-        shown = self._shown(marked)
+        shown = self._told.shown(marked)
         front = Front(
             messages=messages,
             n_bytes=known.n_bytes + content_bytes(new),
             noncharacters=used,
             mark=mark if needs_mark else known.mark,
             shown=(*known.shown, *shown),
-            values={**known.values, **{id(m): self._template_message(m) for m in shown}},
+            values={**known.values, **{id(m): self._told.message(m) for m in shown}},
         )
         return front, mark
 
@@ -249,75 +243,3 @@ class Renderer:
         has_system = messages[0].role == "system"
         system = with_tools(messages[0].content if has_system else "", tools, self.tool_format)
         return [ChatMessage(role="system", content=system), *messages[int(has_system) :]]
-
-    def _shown(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        if not self.traits.supports_tools:
-            return [self._as_text(message) for message in messages]
-        if self.tool_format.replay == "text":
-            return [
-                self._as_text(message) if message.tool_calls else message for message in messages
-            ]
-        return messages
-
-    def _as_text(self, message: ChatMessage) -> ChatMessage:
-        if message.role == "tool":
-            if self.traits.supports_tool_role:
-                return ChatMessage(role="tool", content=message.content)
-            return ChatMessage(role="user", content=tool_response(message.content))
-        if not message.tool_calls:
-            return message
-        form = self.tool_format
-        calls = form.calls_text((call.name, call.arguments) for call in message.tool_calls)
-        gap = form.gap if message.content else ""
-        content = f"{message.content}{gap}{calls}"
-        return ChatMessage(role="assistant", content=content)
-
-    def _template_message(self, message: ChatMessage) -> Mapping[str, object]:
-        value: dict[str, object] = {"role": message.role, "content": message.content}
-        if message.reasoning:
-            value["reasoning_content"] = message.reasoning
-        if message.tool_calls:
-            value["tool_calls"] = [self._template_call(call) for call in message.tool_calls]
-        if message.tool_call_id is not None:
-            value["tool_call_id"] = self._call_id(message.tool_call_id)
-        return value
-
-    def _template_tools(self, tools: Sequence[ChatTool]) -> list[Mapping[str, object]] | None:
-        if not self.traits.supports_tools:
-            return None
-        return [_template_tool(tool) for tool in tools] or None
-
-    def _tool_lines(self, tools: Sequence[ChatTool]) -> Mapping[str, object]:
-        if not (tools and self.traits.lists_tools):
-            return {}
-        return {TOOL_LINES: [tool_line(tool) for tool in tools]}
-
-    def _template_call(self, call: ChatToolCall) -> Mapping[str, object]:
-        shown = NamedArguments if self._names_arguments else VerbatimJson
-        function = {"name": call.name, "arguments": shown(call.arguments)}
-        return {"id": self._call_id(call.id), "type": "function", "function": function}
-
-    def _call_id(self, call_id: str) -> str:
-        """Mistral's templates refuse ids that do not have nine letters or digits."""
-        if self.tool_format.trigger != "[TOOL_CALLS]" or (len(call_id) == 9 and call_id.isalnum()):
-            return call_id
-        return hashlib.sha256(call_id.encode()).hexdigest()[:9]
-
-
-def _without_escapes(message: ChatMessage) -> ChatMessage:
-    """What is escaped in JSON must not become a special token where the template writes it out."""
-    if not message.tool_calls:
-        return message
-    calls = tuple(
-        replace(call, arguments=without_escapes(call.arguments)) for call in message.tool_calls
-    )
-    return replace(message, tool_calls=calls)
-
-
-def _template_tool(tool: ChatTool) -> Mapping[str, object]:
-    function = {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": tool.parameters,
-    }
-    return {"type": "function", "function": function}

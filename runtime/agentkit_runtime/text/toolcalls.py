@@ -49,7 +49,8 @@ class ToolCallParser:
     """Turns pieces of generated text into content and tool-call events. One per generation.
 
     How the text is split makes no difference to what the events add up to. A call is announced as
-    soon as its name is known, then its arguments follow as they come, exactly as generated. Text
+    soon as its name is known, then its arguments follow as they come: JSON exactly as generated,
+    other notations as JSON (see `notation`). Text
     that begins like a call and turns out not to be one comes out as content. A call that the end of
     the text cuts off inside its arguments stays announced, and `is_unfinished` says so. One whose
     arguments turn into something else stays announced, too; that is content.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool
+from agentkit_runtime.chat import ChatMessage, ChatRequest, ChatTool, ChatToolCall
 from agentkit_runtime.text.detok import IncrementalDetokenizer
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.render import Renderer
@@ -241,3 +241,13 @@ def test_a_template_with_a_place_of_its_own_for_tools_shows_them_there(
     assert rendered.text.count('"name":"read"') == 1
     end = smollm2.encode_rendered("<|im_end|>", None)[0]
     assert rendered.ids.count(end) == 2
+
+
+def test_thinking_stays_with_a_call_that_is_shown_as_text(smollm2: Tokenizer) -> None:
+    source = "{% for m in messages %}[{{ m.reasoning_content }}]{{ m.content }}{% endfor %}"
+    call = ChatToolCall(id="a", name="now", arguments="{}")
+    thought = ChatMessage(role="assistant", reasoning="Hm.", content="So.", tool_calls=(call,))
+    rendered = Renderer(smollm2, ChatTemplate(source)).render(
+        ChatRequest(messages=(ChatMessage(role="user", content="x"), thought))
+    )
+    assert rendered.text.startswith("[]x[Hm.]So.\n<tool_call>")
