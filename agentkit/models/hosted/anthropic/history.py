@@ -12,6 +12,7 @@ from agentkit.models.hosted.anthropic.front import text_piece
 from agentkit.models.hosted.anthropic.messages import message_pieces
 from agentkit.models.hosted.anthropic.pieces import Piece, PieceCache, message_data
 from agentkit.models.hosted.anthropic.tool_list import wired
+from agentkit.models.hosted.growing import GrowingMessages
 from agentkit.models.hosted.wire import WireBlock
 
 
@@ -27,9 +28,7 @@ class History:
         """Index of the first block of each message."""
         self.ends: list[int] = []
         """Where earlier requests of this history ended: before each of its turns."""
-        self._messages = Messages()
-        self._added: list[Message] = []
-        """Messages behind these."""
+        self._messages = GrowingMessages()
         self._dialect = dialect
         self._cache = cache
         self._first = first
@@ -42,7 +41,7 @@ class History:
         """Return a history that can go on without changing this one."""
         copied = History(self._dialect, self._cache, first=self._first)
         copied.blocks = list(self.blocks)
-        copied._messages = self.messages
+        copied._messages = self._messages.copy()
         copied.texts = list(self.texts)
         copied.starts = list(self.starts)
         copied.ends = list(self.ends)
@@ -54,10 +53,7 @@ class History:
     @property
     def messages(self) -> Messages:
         """All of them."""
-        if self._added:
-            self._messages = self._messages.continued(len(self._messages), self._added)
-            self._added = []
-        return self._messages
+        return self._messages.all()
 
     @property
     def end(self) -> int:
@@ -126,6 +122,6 @@ class History:
         if not pieces:
             return
         self.starts.append(self.end)
-        self._added.append(Message(role, tuple(each.block for each in pieces)))
+        self._messages.add((Message(role, tuple(each.block for each in pieces)),))
         self.texts.append(message_data(role, (each.data for each in pieces)))
         self.blocks += wired(pieces, segment)

@@ -14,7 +14,7 @@ from functools import partial
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.plan.draft import SharedPrefix
-from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, Role
+from agentkit.caching.request import Block, CacheRequest, Identity, Message, Role
 from agentkit.context import Segment, SystemPart, Tier
 from agentkit.errors import RequestRefused
 from agentkit.models.base import ModelRequest, Reuse
@@ -29,6 +29,7 @@ from agentkit.models.hosted.gemini.encode import (
 from agentkit.models.hosted.gemini.encoded import Encoded
 from agentkit.models.hosted.gemini.options import GeminiOptions
 from agentkit.models.hosted.gemini.vendor import VENDOR
+from agentkit.models.hosted.growing import GrowingMessages
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.shared import choice_name, shared_prefixes
 from agentkit.models.hosted.wire import Layout, WireBlock
@@ -67,7 +68,7 @@ def lay_out(
         # A content of its own: beside function responses in one content the API counts it as one.
         block = text_block(request.context.volatile, None)
         sheet.add(Content(role=Role.USER, blocks=(block,)))
-    if not sheet.messages():
+    if not sheet.messages:
         raise RequestRefused(
             f"{VENDOR}:{model} needs something to answer: the request has no message with content"
         )
@@ -77,7 +78,7 @@ def lay_out(
             identity=_identity(request, model, options),
             tools=sheet.tools,
             system=sheet.system,
-            messages=sheet.messages(),
+            messages=sheet.messages.all(),
             stream=True,
         ),
         shared=shared,
@@ -98,9 +99,7 @@ class Sheet:
     n_rules: int
     """Blocks of the system that are the organisation's rules."""
     blocks: list[WireBlock]
-    before: Messages = field(default_factory=Messages)
-    added: list[Message] = field(default_factory=list)
-    """Messages behind these."""
+    messages: GrowingMessages = field(default_factory=GrowingMessages)
     ends: list[int] = field(default_factory=list)
     """Where earlier requests of the run ended: before each turn of the model."""
 
@@ -109,8 +108,7 @@ class Sheet:
         return replace(
             self,
             blocks=list(self.blocks),
-            before=self.messages(),
-            added=[],
+            messages=self.messages.copy(),
             ends=list(self.ends),
         )
 
@@ -128,14 +126,8 @@ class Sheet:
     def add(self, content: Content) -> None:
         """Add a content."""
         self.blocks += content.blocks
-        self.added.append(Message(content.role, tuple(wire.block for wire in content.blocks)))
-
-    def messages(self) -> Messages:
-        """Return all messages."""
-        if self.added:
-            self.before = self.before.continued(len(self.before), self.added)
-            self.added = []
-        return self.before
+        message = Message(content.role, tuple(wire.block for wire in content.blocks))
+        self.messages.add((message,))
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
         """Return the prefixes that other requests have, too."""

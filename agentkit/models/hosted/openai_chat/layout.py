@@ -16,11 +16,12 @@ from typing import assert_never
 
 from agentkit.blocks import AssistantMessage, ToolMessage, ToolsMessage, UserMessage
 from agentkit.caching.plan.draft import SharedPrefix
-from agentkit.caching.request import Block, CacheRequest, Identity, Message, Messages, OpenAiOptions
+from agentkit.caching.request import Block, CacheRequest, Identity, OpenAiOptions
 from agentkit.context import Document, Segment, SystemPart, SystemText, Tier, ToolList
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog, Renamed
+from agentkit.models.hosted.growing import GrowingMessages
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_chat.encode import Encoder
 from agentkit.models.hosted.openai_chat.options import ChatOptions
@@ -81,7 +82,7 @@ def lay_out(
             identity=_identity(request, model, profile, options),
             tools=sheet.tools,
             system=sheet.system,
-            messages=sheet.messages(),
+            messages=sheet.messages.all(),
             terms=options.terms,
             stream=True,
             openai=OpenAiOptions(api="chat", retention=options.retention),
@@ -135,9 +136,7 @@ class Sheet:
     pieces: list[Piece]
     log: CallLog
     renamed: Renamed = NOT_RENAMED
-    before: Messages = field(default_factory=Messages)
-    added: list[Message] = field(default_factory=list)
-    """Messages behind these."""
+    messages: GrowingMessages = field(default_factory=GrowingMessages)
     ends: list[int] = field(default_factory=list)
     """Where earlier requests of the run ended."""
 
@@ -147,8 +146,7 @@ class Sheet:
             self,
             pieces=list(self.pieces),
             log=self.log.copy(),
-            before=self.messages(),
-            added=[],
+            messages=self.messages.copy(),
             ends=list(self.ends),
         )
 
@@ -169,14 +167,7 @@ class Sheet:
     def add(self, encoded: Encoded) -> None:
         """Add messages."""
         self.pieces += encoded.pieces
-        self.added += encoded.messages
-
-    def messages(self) -> Messages:
-        """Return all messages."""
-        if self.added:
-            self.before = self.before.continued(len(self.before), self.added)
-            self.added = []
-        return self.before
+        self.messages.add(encoded.messages)
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
         """Return the prefixes that other requests have, too."""

@@ -14,7 +14,6 @@ from agentkit.caching.request import (
     CacheRequest,
     Identity,
     Message,
-    Messages,
     OpenAiOptions,
     Role,
 )
@@ -22,6 +21,7 @@ from agentkit.context import Segment, SystemPart, SystemText, Tier
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.begun import Begun
 from agentkit.models.hosted.call_ids import NOT_RENAMED, CallLog, Renamed
+from agentkit.models.hosted.growing import GrowingMessages
 from agentkit.models.hosted.later import later_by_segment
 from agentkit.models.hosted.openai_responses.calls import CALL_IDS
 from agentkit.models.hosted.openai_responses.encode import Encoder
@@ -85,7 +85,7 @@ def lay_out(
             identity=identity,
             tools=tuple(sheet.tools),
             system=tuple(sheet.system),
-            messages=sheet.messages(),
+            messages=sheet.messages.all(),
             terms=terms,
             stream=True,
             openai=OpenAiOptions(api="responses"),
@@ -135,9 +135,7 @@ class Sheet:
     starts: list[int] = field(default_factory=list)
     tools: list[Block] = field(default_factory=list)
     system: list[Block] = field(default_factory=list)
-    before: Messages = field(default_factory=Messages)
-    added: list[Message] = field(default_factory=list)
-    """Messages behind these."""
+    messages: GrowingMessages = field(default_factory=GrowingMessages)
     ends: list[int] = field(default_factory=list)
     """Where earlier requests ended: before each reply."""
     organization_end: int = 0
@@ -146,7 +144,7 @@ class Sheet:
 
     def copy(self) -> Sheet:
         """Return a sheet that can go on without changing this one."""
-        copied = replace(self, calls=self.calls.copy(), before=self.messages(), added=[])
+        copied = replace(self, calls=self.calls.copy(), messages=self.messages.copy())
         for name in ("blocks", "pieces", "texts", "starts", "tools", "system", "ends"):
             setattr(copied, name, list(getattr(self, name)))
         return copied
@@ -177,17 +175,10 @@ class Sheet:
             self.texts.append(entry.text)
         self._write(entry, segment)
         blocks = tuple(item.block for item in entry.pieces)
-        if entry.role is Role.DEVELOPER and not (self.before or self.added):
+        if entry.role is Role.DEVELOPER and not self.messages:
             self.system.extend(blocks)
         else:
-            self.added.append(Message(entry.role, blocks))
-
-    def messages(self) -> Messages:
-        """Return all messages."""
-        if self.added:
-            self.before = self.before.continued(len(self.before), self.added)
-            self.added = []
-        return self.before
+            self.messages.add((Message(entry.role, blocks),))
 
     def shared(self, reuse: Reuse) -> tuple[SharedPrefix, ...]:
         """Return the prefixes that other requests have, too."""
