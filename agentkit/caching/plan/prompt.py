@@ -68,9 +68,10 @@ class Prompt:
 
     def shown_before(self, end: int) -> int:
         """Return how many rendered blocks are among the request's first `end` blocks."""
-        if isinstance(self.index, range):  # all are
-            return min(end, len(self.index))
-        return bisect_left(self.index, end)
+        index = self.index
+        if type(index) is range:  # all are
+            return end if end in index else len(index)
+        return bisect_left(index, end)
 
     def anchor(self, end: int) -> int | None:
         """Return where the mark for a prefix of `end` blocks of the request stands.

@@ -153,11 +153,12 @@ class _Held:
         for need, entry, long_entry in zip(self._needs, self._entries, self._long, strict=True):
             # A mark stands at each need's own end, as far as it is written.
             for end in (long, last):
-                place = min(end, need.at)
+                place = end if end < need.at else need.at
                 if place > self._start:
-                    entry = max(entry, tokens[place])
-                    if place <= long:
-                        long_entry = max(long_entry, tokens[place])
+                    length = tokens[place]
+                    entry = length if length > entry else entry
+                    if place <= long and length > long_entry:
+                        long_entry = length
             found.append((need, entry, long_entry))
         return found
 
