@@ -90,7 +90,11 @@ _PYDANTICS_PREFIX = "Value error, "
 
 
 def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
-    """Pydantic's findings. The deepest one is reported: a union also reports what it almost was."""
+    """Pydantic's findings. The deepest one is reported: a union also reports what it almost was.
+
+    Of equally deep ones, what is wrong with a value comes before its being of another type: a list
+    that is too long is not told to be no string.
+    """
     if any(error.get("type") == "json_invalid" for error in errors):
         return ApiError("the body is not valid JSON", code="invalid_json")
     if any(_is_no_object(error) for error in errors):
@@ -98,14 +102,16 @@ def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
             "the body must be a JSON object, sent with Content-Type: application/json",
             code="invalid_value",
         )
-    located = [
-        (_path(error.get("loc")), str(error.get("msg")).removeprefix(_PYDANTICS_PREFIX))
-        for error in errors
-    ]
-    path, message = max(located, key=lambda found: len(found[0]))
+    worst = max(errors, key=lambda error: (len(_path(error.get("loc"))), not _is_of_type(error)))
+    path = _path(worst.get("loc"))
+    message = str(worst.get("msg")).removeprefix(_PYDANTICS_PREFIX)
     param = _dotted(path) or None
     where = f"{param}: " if param else ""
     return ApiError(f"{where}{message}", param=param, code="invalid_value")
+
+
+def _is_of_type(error: Mapping[str, object]) -> bool:
+    return str(error.get("type")).endswith("_type")
 
 
 def _is_no_object(error: Mapping[str, object]) -> bool:

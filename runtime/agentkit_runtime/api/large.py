@@ -7,7 +7,6 @@ loop does that only for small ones, which it is done with sooner than a thread w
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
@@ -127,5 +126,5 @@ def _json(raw: bytes) -> object:
         return loads(raw)
     except RecursionError:
         raise ApiError("the body is nested too deeply") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of what is no text, and of integers without an end
         raise ApiError("the body is not valid JSON", code="invalid_json") from error

@@ -86,6 +86,11 @@ def test_the_ordinary_verbosity_asks_for_nothing() -> None:
     assert refusal(verbosity="low").param == "verbosity"
 
 
+def test_of_a_list_that_is_too_long_its_length_is_told_and_not_that_it_is_no_string() -> None:
+    error = refusal(stop=["x"] * 17)
+    assert (error.param, "at most 16 items" in error.message) == ("stop", True), error.message
+
+
 @pytest.mark.parametrize("field", ["max_output_tokens", "stop_sequences", "system", "input"])
 def test_what_another_api_calls_so_is_refused_and_not_passed_over(field: str) -> None:
     assert refusal(**{field: "x"}).param == field

@@ -71,6 +71,7 @@ def test_what_is_wrong_in_a_large_body_is_named_as_in_a_small_one(
     [
         (b'{"user": "' + PADDING.encode(), "the body is not valid JSON"),
         (b'{"user": "\xff' + PADDING.encode() + b'"}', "the body is not valid JSON"),
+        (b'{"seed": ' + b"1" * 200_000 + b"}", "the body is not valid JSON"),
         (b"[" * 200_000, "the body is nested deeper than 100 levels"),
         (b'{"a":' * 50_000, "the body is nested too deeply"),
         (b"[" + b"[]," * 250_000 + b"[]]", "more than 200,000 lists and objects; send less"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -285,6 +286,9 @@ async def test_a_prompt_whose_bytes_cannot_fit_is_refused_before_it_is_tokenised
             PromptTooLong, match=r"at least 64 tokens and the limit is 63"
         ) as raised:
             await collect(service, request(user("a" * n_bytes)))
+        long = dataclasses.replace(WEATHER, description="a" * n_bytes)
+        with pytest.raises(PromptTooLong, match=r"at least 65 tokens"):
+            await collect(service, ChatRequest(messages=(user("a"),), tools=(long,)))
         with pytest.raises(AssertionError, match="tokenised"):
             await collect(service, request(user("a" * (n_bytes - 1))))
 
