@@ -145,14 +145,9 @@ class RunState:
         budget: Budget,
         hooks_above: tuple[Hooks, ...] = (),
     ) -> RunState:
-        """Return the state of a run that was begun before; `team/below.py` puts back those below.
+        """Return the state of a run that was begun before, by itself.
 
-        Args:
-            member: who goes on, behind the front of the saved context.
-            saved: the run.
-            services: what it goes on with.
-            budget: what was used before is counted already.
-            hooks_above: those of the runs above that are for their whole team.
+        `team/below.py` puts it back with those below, and says what the arguments are.
         """
         run = RunState(
             member=member,

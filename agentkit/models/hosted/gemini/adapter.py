@@ -7,7 +7,7 @@ from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentkit.blocks import File, Image, Message, ToolMessage, ToolsMessage
+from agentkit.blocks import File, Image
 from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.policy import Provider, Rates, gemini_policy
 from agentkit.caching.times import RealTime, Time
@@ -103,20 +103,21 @@ class GeminiAdapter:
 
         Warns once of marks that the user set: Gemini has none.
         """
-        if not self._has_warned and any(map(_has_mark, request.context.messages)):
-            self._has_warned = True
-            warn_user(
-                f"{self.label} has no cache marks, so the breakpoints in its context do nothing; "
-                "what is worth an object is kept in one without them",
-                LostMarkWarning,
-            )
-        return lay_out(
+        layout = lay_out(
             request,
             model=self._model,
             options=self._options,
             encoded=self._encoded,
             begun=self._begun,
         )
+        if layout.has_marks and not self._has_warned:
+            self._has_warned = True
+            warn_user(
+                f"{self.label} has no cache marks, so the breakpoints in its context do nothing; "
+                "what is worth an object is kept in one without them",
+                LostMarkWarning,
+            )
+        return layout
 
     def body(self, layout: Layout, plan: CachePlan, request: ModelRequest) -> GeminiBody:
         """Return the final bytes; see `Adapter.body`."""
@@ -178,8 +179,3 @@ class GeminiAdapter:
     def _rates(self, n_tokens: int, at: datetime) -> Rates | None:
         policy = gemini_policy(self._model, at.date(), platform=self._options.platform)
         return None if policy.prices is None else policy.prices.rates_for(n_tokens, at)
-
-
-def _has_mark(message: Message) -> bool:
-    blocks = () if isinstance(message, ToolMessage | ToolsMessage) else message.blocks
-    return any(getattr(block, "breakpoint", None) is not None for block in blocks)

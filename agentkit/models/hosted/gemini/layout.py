@@ -38,6 +38,14 @@ from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.later import later_specs
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeminiLayout(Layout):
+    """A `Layout` that knows what Gemini has no place for."""
+
+    has_marks: bool
+    """Whether the user has set breakpoints."""
+
+
 def lay_out(
     request: ModelRequest,
     *,
@@ -45,7 +53,7 @@ def lay_out(
     options: GeminiOptions,
     encoded: Encoded,
     begun: Begun[Sheet],
-) -> Layout:
+) -> GeminiLayout:
     """Return the request's pieces. What `begun` knows of an earlier one is not laid out again.
 
     Raises:
@@ -72,7 +80,7 @@ def lay_out(
         raise RequestRefused(
             f"{VENDOR}:{model} needs something to answer: the request has no message with content"
         )
-    return Layout(
+    return GeminiLayout(
         blocks=tuple(sheet.blocks),
         cache_request=CacheRequest(
             identity=_identity(request, model, options),
@@ -83,6 +91,7 @@ def lay_out(
         ),
         shared=shared,
         n_volatile=len(sheet.blocks) - n_stable,
+        has_marks=sheet.has_marks,
     )
 
 
@@ -102,6 +111,8 @@ class Sheet:
     messages: GrowingMessages = field(default_factory=GrowingMessages)
     ends: list[int] = field(default_factory=list)
     """Where earlier requests of the run ended: before each turn of the model."""
+    has_marks: bool = False
+    """Whether the user has set breakpoints."""
 
     def copy(self) -> Sheet:
         """Return a sheet that can go on without changing this one."""
@@ -117,6 +128,7 @@ class Sheet:
         message = segment.content
         if not isinstance(message, UserMessage | AssistantMessage | ToolMessage | ToolsMessage):
             return  # the front
+        self.has_marks = self.has_marks or _has_mark(message)
         key = ("history", segment.digest, index)
         for content in encoded.get(key, partial(contents, message, index, model=model)):
             if isinstance(message, AssistantMessage):
@@ -191,6 +203,11 @@ def _system(request: ModelRequest, encoded: Encoded) -> tuple[int, tuple[WireBlo
         if segment.part is SystemPart.RULES:
             n_rules = len(made)
     return n_rules, tuple(blocks)
+
+
+def _has_mark(message: UserMessage | AssistantMessage | ToolMessage | ToolsMessage) -> bool:
+    parts = () if isinstance(message, ToolMessage | ToolsMessage) else message.blocks
+    return any(getattr(part, "breakpoint", None) is not None for part in parts)
 
 
 def _once(
