@@ -38,21 +38,6 @@ from tests.agentkit.caching.plan.planning import (
 NOW = ManualClock()()
 
 
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def cache(clock: ManualClock) -> SimulatedAnthropic:
-    return SimulatedAnthropic(clock=clock)
-
-
-@pytest.fixture
-def policy() -> Policy:
-    return policy_of("anthropic", CLAUDE)
-
-
 def places(draft: Draft, policy: Policy, written: Written | None = None) -> list[int]:
     return [m.index for m in plan(draft, policy, written or Written(), NOW).marks]
 

@@ -15,7 +15,6 @@ from agentkit.caching.policy import Policy, Ttl
 from agentkit.caching.request import CacheRequest, OpenAiOptions
 from agentkit.caching.simulate import ManualClock, SimulatedAnthropic
 from tests.agentkit.caching.plan.planning import (
-    CLAUDE,
     assistant,
     block,
     draft_of,
@@ -26,21 +25,6 @@ from tests.agentkit.caching.plan.planning import (
 )
 
 NOW = ManualClock()()
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-def cache(clock: ManualClock) -> SimulatedAnthropic:
-    return SimulatedAnthropic(clock=clock)
-
-
-@pytest.fixture
-def policy() -> Policy:
-    return policy_of("anthropic", CLAUDE)
 
 
 def turn(n_turns: int) -> CacheRequest:

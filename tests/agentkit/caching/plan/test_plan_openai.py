@@ -51,11 +51,6 @@ def steps(n_steps: int) -> list[CacheRequest]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
 def cache(clock: ManualClock) -> SimulatedOpenAi:
     return SimulatedOpenAi(clock=clock)
 
