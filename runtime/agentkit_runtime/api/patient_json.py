@@ -2,13 +2,15 @@
 
 `json.loads` in a thread stops all others until it is done: its C code never gives the interpreter
 back, and a body of 12 MB of empty lists takes it a second. Here Python code runs between any two
-values, and there the interpreter changes hands.
+values, and there the interpreter changes hands. It also rests as long as it works: an engine's step
+asks for the interpreter hundreds of times, and would wait for each up to 5 ms.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +26,9 @@ MAX_CONTAINERS: Final = 200_000
 _FEW: Final = 100_000
 """Commas and brackets up to which C code reads the lists, a few milliseconds long."""
 
+_WORK_S: Final = 0.002
+"""Seconds of work before as long a rest."""
+
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _LEAF: Final = json.JSONDecoder()
 
@@ -37,19 +42,40 @@ def loads(raw: bytes) -> object:
     """
     text = raw.decode(json.detect_encoding(raw), "surrogatepass")
     if text.count(",") + text.count("[") <= _FEW:
-        return json.loads(text, object_pairs_hook=_as_object)
+        return json.loads(text, object_pairs_hook=_Objects().made)
     return _Reader(text).whole()
 
 
-def _as_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """A function of Python's, so that the interpreter can change hands at each object."""
-    return dict(pairs)
+class _Rests:
+    """Sleeps for half of the time."""
+
+    def __init__(self) -> None:
+        self._due_s = time.perf_counter() + _WORK_S
+
+    def perhaps(self) -> None:
+        """Sleep, if it is time."""
+        if time.perf_counter() >= self._due_s:
+            time.sleep(_WORK_S)
+            self._due_s = time.perf_counter() + _WORK_S
+
+
+class _Objects:
+    """Makes objects in Python, so that the interpreter can change hands at each."""
+
+    def __init__(self) -> None:
+        self._rests = _Rests()
+
+    def made(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
+        """An object of its members."""
+        self._rests.perhaps()
+        return dict(pairs)
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._n_values = self._n_containers = 0
+        self._rests = _Rests()
 
     def whole(self) -> object:
         value, end = self._value(self._behind_space(0), 0)
@@ -59,6 +85,8 @@ class _Reader:
 
     def _value(self, at: int, depth: int) -> tuple[object, int]:
         self._n_values += 1
+        if not self._n_values % 64:
+            self._rests.perhaps()
         _check_count(self._n_values, MAX_VALUES, "values")
         opening = self._text[at : at + 1]
         if opening not in ("[", "{"):
