@@ -9,7 +9,7 @@ The agent has one small async tool, which it calls in every turn but the last (`
     openai-agents  `Runner.run`, and `Runner.run_streamed`; it has OpenAI's API alone
 
 Each framework has a process, and these take turns: what else the machine does meets all of them.
-The least of the rounds counts, for what disturbs can only add.
+The least of the rounds counts, for what disturbs can only add; with one run, that of each turn.
 
     python tests/bench/turn_overhead.py [--peers DIR] [--install-peers DIR] [--rounds 3] [--write]
 """
@@ -77,10 +77,12 @@ class Costs:
     cell: Cell
     rounds: Mapping[str, list[float]]
     """By framework."""
+    least: Mapping[str, float]
+    """The least, turn by turn where turns are known."""
 
     def best(self, name: str) -> float | None:
         """The least; None where it was not measured."""
-        return min(self.rounds[name]) if name in self.rounds else None
+        return self.least.get(name)
 
     def ratio(self, name: str) -> float | None:
         """What a framework costs, by what ours does."""
@@ -98,8 +100,8 @@ class Worker:
             [str(python), script, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def cpu_ms(self, work: Work) -> float:
-        """Do the work; returns CPU milliseconds for each turn of each run."""
+    def cpu_ms(self, work: Work) -> list[float]:
+        """Do the work; returns CPU milliseconds for a turn of a run, as parts of this mean."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asdict(work)) + "\n")
@@ -107,7 +109,8 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"{self.name} failed at {work!r}; it says why above")
-        return float(line) * 1_000 / (work.n_turns * work.n_runs)
+        parts_s: list[float] = json.loads(line)
+        return [part_s * 1_000 / (work.n_turns * work.n_runs) for part_s in parts_s]
 
     def close(self) -> None:
         """End it."""
@@ -118,8 +121,8 @@ class Worker:
 
 def measure(cell: Cell, workers: Sequence[Worker], rounds: int) -> Costs:
     """Let all frameworks do the work, in turn."""
-    found: dict[str, list[float]] = {}
-    ones: dict[str, list[float]] = {}
+    found: dict[str, list[list[float]]] = {}
+    ones: dict[str, list[list[float]]] = {}
     taking_part = [worker for worker in workers if _takes_part(worker.name, cell)]
     for _ in range(rounds):
         for worker in taking_part:
@@ -127,12 +130,21 @@ def measure(cell: Cell, workers: Sequence[Worker], rounds: int) -> Costs:
             if cell.per_call:
                 one = worker.cpu_ms(replace(cell.work, n_calls=1))
                 ones.setdefault(worker.name, []).append(one)
+    least = {name: _least(parts) for name, parts in found.items()}
+    whole = {name: [sum(parts) for parts in rounds] for name, rounds in found.items()}
     if cell.per_call:
         # The least of each: a difference of two that were disturbed says nothing.
         n_turns = cell.work.n_turns
         share = n_turns / (n_turns - 1) / (cell.work.n_calls - 1)
-        found = {name: [(min(found[name]) - min(ones[name])) * share] for name in found}
-    return Costs(cell=cell, rounds=found)
+        least = {name: (least[name] - _least(ones[name])) * share for name in found}
+        whole = {name: [cost] for name, cost in least.items()}
+    return Costs(cell=cell, rounds=whole, least=least)
+
+
+def _least(rounds: Sequence[Sequence[float]]) -> float:
+    """Return the sum of the least of each part."""
+    least: float = sum(map(min, zip(*rounds, strict=True)))
+    return least
 
 
 def _takes_part(name: str, cell: Cell) -> bool:
