@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 from agentkit_runtime.text.request_text import is_unicode
 
@@ -35,8 +36,18 @@ def without_escapes(arguments: str) -> str:
     pairs = argument_pairs(arguments)
     if pairs is None:
         return json.dumps({"arguments": arguments}, ensure_ascii=False)
-    parts = ((_written(json.dumps(name)), _written(value)) for name, value in pairs)
-    return f"{{{', '.join(f'{name}: {value}' for name, value in parts)}}}"
+    return _object((name, _written(value)) for name, value in pairs)
+
+
+def with_plain_names(arguments: str) -> str:
+    """The same arguments, with their names written out. Text that is no JSON object stays."""
+    pairs = argument_pairs(arguments)
+    return arguments if pairs is None else _object(pairs)
+
+
+def _object(pairs: Iterable[tuple[str, str]]) -> str:
+    parts = (f"{_written(json.dumps(name))}: {value}" for name, value in pairs)
+    return f"{{{', '.join(parts)}}}"
 
 
 def _written(value: str) -> str:

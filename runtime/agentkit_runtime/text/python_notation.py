@@ -18,18 +18,19 @@ from agentkit_runtime.text.lark import lark_plain, lark_schema
 from agentkit_runtime.text.notation import ArgumentReader, ArgumentsRead
 from agentkit_runtime.text.partial_match import SPACE, Part, Pattern, literal
 from agentkit_runtime.text.python_literals import LiteralExtent, json_of, literal_of
-from agentkit_runtime.text.schema_bounds import MAX_OPEN_PROPERTIES, UnboundableSchema
+from agentkit_runtime.text.schema_bounds import MAX_KEY_CHARS, UnboundableSchema
 from agentkit_runtime.text.schema_parts import (
+    MAX_NAME_CHARS,
     JsonObject,
     alternatives,
     by_itself,
     kinds,
     listed_values,
     named_arguments,
+    other_name,
 )
 
 _NAME = r"""[^\s()\[\]{}=,"']"""
-_MAX_NAME_CHARS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,12 @@ def _rules(rule: str, schema: JsonObject) -> Iterator[str]:
         yield f'{rule}_{n}: ""'
         yield f'{rule}_{n}_on: ""'
         return
-    other = f"{rule}_other"
-    yield f'{rule}_{n}: ({other} (", " {other}){{0,{MAX_OPEN_PROPERTIES - 1}}})?'
-    yield f'{rule}_{n}_on: (", " {other}){{0,{MAX_OPEN_PROPERTIES}}}'
-    yield f'{other}: /[A-Za-z_][A-Za-z0-9_]{{0,{_MAX_NAME_CHARS - 1}}}/ "=" {rule}_more'
+    other, name = f"{rule}_other", f"{rule.upper()}_NAME"
+    yield f'{rule}_{n}: ({other} (", " {other}){{0,{arguments.max_others - 1}}})?'
+    yield f'{rule}_{n}_on: (", " {other}){{0,{arguments.max_others}}}'
+    yield f'{other}: {name} "=" {rule}_more'
+    pattern = f"[A-Za-z_][A-Za-z0-9_]{{0,{MAX_KEY_CHARS - 1}}}"
+    yield f"{name}: {other_name(pattern, arguments.named)}"
     yield from _value_rules(f"{rule}_more", arguments.others, schema)
 
 
@@ -97,7 +100,7 @@ def _few_values(leaf: JsonObject, root: JsonObject) -> Sequence[object] | None:
 
 _FIRST = [
     SPACE,
-    Part(rf"(?P<name>{_NAME}{{1,{_MAX_NAME_CHARS}}})", rf"{_NAME}{{0,{_MAX_NAME_CHARS}}}"),
+    Part(rf"(?P<name>{_NAME}{{1,{MAX_NAME_CHARS}}})", rf"{_NAME}{{0,{MAX_NAME_CHARS}}}"),
     SPACE,
     *literal("="),
 ]
@@ -106,8 +109,8 @@ _NEXT = Pattern([SPACE, *literal(","), *_FIRST])
 _END = Pattern([SPACE, Part(",?", ",?"), SPACE, *literal(")")])
 
 BEGINNING = Part(
-    rf"(?=[ \t\r\n]*(?:\)|{_NAME}{{1,{_MAX_NAME_CHARS}}}[ \t]*=))",
-    rf"[ \t\r\n]*{_NAME}{{0,{_MAX_NAME_CHARS}}}[ \t]*",
+    rf"(?=[ \t\r\n]*(?:\)|{_NAME}{{1,{MAX_NAME_CHARS}}}[ \t]*=))",
+    rf"[ \t\r\n]*{_NAME}{{0,{MAX_NAME_CHARS}}}[ \t]*",
 )
 """Right behind the bracket that opens arguments: their end, or the first one's name."""
 

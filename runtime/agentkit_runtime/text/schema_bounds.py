@@ -21,7 +21,7 @@ from agentkit_runtime.text.number_bounds import (
     with_step,
 )
 
-__all__ = ["MAX_INTEGER", "UnboundableSchema", "bounded", "bounded_arguments"]
+__all__ = ["ANNOTATIONS", "MAX_INTEGER", "UnboundableSchema", "bounded", "bounded_arguments"]
 
 JsonObject: TypeAlias = Mapping[str, object]
 
@@ -84,7 +84,7 @@ def bounded_arguments(parameters: JsonObject) -> dict[str, object]:
 _COMPOSING = ("$ref", "anyOf", "oneOf", "allOf")
 _NAMING = ("properties", "additionalProperties", "patternProperties", *_COMPOSING)
 """Keywords that say what an object holds."""
-_ANNOTATIONS = frozenset(
+ANNOTATIONS = frozenset(
     {
         "title",
         "description",
@@ -104,6 +104,7 @@ _ANNOTATIONS = frozenset(
         "discriminator",
     }
 )
+"""Keywords that hold no value to anything."""
 _TYPE_OF_KEYWORD: Mapping[str, str] = {
     "properties": "object",
     "required": "object",
@@ -268,7 +269,7 @@ def _types(schema: JsonObject) -> list[str]:
 
 def _is_annotation(schema: object) -> bool:
     return isinstance(schema, Mapping) and all(
-        key in _ANNOTATIONS or str(key).startswith("x-") for key in schema
+        key in ANNOTATIONS or str(key).startswith("x-") for key in schema
     )
 
 

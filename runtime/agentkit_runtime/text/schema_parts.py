@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, TypeAlias
 
-from agentkit_runtime.text.schema_bounds import MAX_KEY_CHARS, UnboundableSchema
+from agentkit_runtime.text.lark import lark_plain
+from agentkit_runtime.text.looser import UNKNOWN_KEYWORDS
+from agentkit_runtime.text.schema_bounds import (
+    ANNOTATIONS,
+    MAX_KEY_CHARS,
+    MAX_OPEN_PROPERTIES,
+    UnboundableSchema,
+)
 
 Kind = Literal["string", "number", "integer", "boolean", "null", "array", "object"]
 JsonObject: TypeAlias = Mapping[str, object]
@@ -20,7 +27,9 @@ _KINDS: Mapping[str, frozenset[Kind]] = {
     "number": frozenset(("number", "integer")),
 }
 _MAX_DEPTH = 64
-_KEPT = ("title", "description", "default", "examples", "$defs", "definitions")
+COMPOSING = frozenset(("$ref", "anyOf", "oneOf", "allOf"))
+MAX_NAME_CHARS = 256
+"""Of an argument's name: longer ones are not read."""
 
 
 def kind_of(value: object) -> Kind:
@@ -93,7 +102,7 @@ def _unfolded(
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         yield schema if isinstance(schema, Mapping) else {}
         return
-    said = {key for key in schema if key not in _KEPT}
+    said = _said(schema)
     if said == {"$ref"}:
         reference = str(schema["$ref"])
         if reference not in unfolded:  # else its alternatives are among these already
@@ -108,6 +117,11 @@ def _unfolded(
         yield schema
 
 
+def _said(schema: JsonObject) -> set[str]:
+    """Keywords of a schema that hold values to something."""
+    return {key for key in schema if key not in ANNOTATIONS and not key.startswith("x-")}
+
+
 def listed_values(leaf: JsonObject) -> Sequence[object] | None:
     """The values of an `enum` or a `const`; None for a schema without."""
     if "const" in leaf:
@@ -117,9 +131,34 @@ def listed_values(leaf: JsonObject) -> Sequence[object] | None:
 
 
 def by_itself(leaf: JsonObject, root: JsonObject) -> dict[str, object]:
-    """A part of `root` with the definitions that it may name."""
-    names = ("$defs", "definitions") if "$ref" in json.dumps(leaf) else ()
-    return {**leaf, **{key: root[key] for key in names if key in root}}
+    """A part of `root` as a document of its own, with the parts of `root` that it names.
+
+    Raises `UnboundableSchema` where it names nothing.
+    """
+    names: dict[str, str] = {}
+    document = _renamed(leaf, names)
+    definitions: dict[str, object] = {}
+    while len(definitions) < len(names):
+        reference = next(islice(names, len(definitions), None))
+        part = resolved(reference, root)
+        if not isinstance(part, (Mapping, bool)):
+            raise UnboundableSchema(f"there is no schema at {reference!r}")
+        definitions[names[reference]] = _renamed(part, names)
+    assert isinstance(document, dict)
+    return {**document, "$defs": definitions} if definitions else document
+
+
+def _renamed(value: object, names: dict[str, str]) -> object:
+    """The same with a definition's name in the place of each reference; new ones are added."""
+    if isinstance(value, (list, tuple)):
+        return [_renamed(item, names) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    renamed = {key: _renamed(item, names) for key, item in value.items()}
+    reference = value.get("$ref")
+    if isinstance(reference, str):
+        renamed["$ref"] = f"#/$defs/{names.setdefault(reference, f'part_{len(names)}')}"
+    return renamed
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +177,8 @@ class Arguments:
     named: tuple[Argument, ...]
     others: JsonObject | None
     """The schema of arguments without a name in the schema; None where there can be none."""
+    max_others: int
+    """How many of those there can be."""
 
 
 def named_arguments(schema: JsonObject) -> Arguments:
@@ -149,26 +190,43 @@ def named_arguments(schema: JsonObject) -> Arguments:
     required = top.get("required")
     needed = set(required) if isinstance(required, (list, tuple)) else set()
     properties = top.get("properties")
-    named = properties.items() if isinstance(properties, Mapping) else ()
-    return Arguments(
-        tuple(Argument(name, part, name in needed) for name, part in named if part is not False),
-        _others(top),
-    )
+    listed = properties.items() if isinstance(properties, Mapping) else ()
+    named = [Argument(name, part, name in needed) for name, part in listed if part is not False]
+    missing = needed - {argument.name for argument in named}
+    if missing:
+        raise UnboundableSchema(
+            f"{sorted(map(str, missing))} are required, and no property says what they are"
+        )
+    if any(len(argument.name) > MAX_NAME_CHARS for argument in named):
+        raise UnboundableSchema(f"names of arguments have at most {MAX_NAME_CHARS} characters")
+    others = _others(top)
+    most = top.get("maxProperties", len(named) + MAX_OPEN_PROPERTIES)
+    room = most - len(named) if isinstance(most, int) else MAX_OPEN_PROPERTIES
+    if room < 0:
+        raise _unheld("maxProperties")
+    return Arguments(tuple(named), others if room else None, min(room, MAX_OPEN_PROPERTIES))
 
 
 def _top(schema: JsonObject) -> JsonObject:
     """The object that lists the arguments."""
+    top: object = schema
     if "$ref" in schema:
-        found = resolved(schema["$ref"], schema)
-        if isinstance(found, Mapping):
-            return found
-    for key in ("$ref", "anyOf", "oneOf", "allOf", "minProperties"):
-        if key in schema:
-            raise UnboundableSchema(
-                f"this model writes each argument by itself, which cannot be held to {key!r} "
-                "of the whole; list the arguments under 'properties'"
-            )
-    return schema
+        said = _said(schema) - {"$ref", "type"}
+        top = resolved(schema["$ref"], schema)
+        if said or not isinstance(top, Mapping):
+            raise _unheld("$ref")
+    assert isinstance(top, Mapping)
+    for key in (*sorted(COMPOSING), "minProperties", *sorted(UNKNOWN_KEYWORDS)):
+        if key in top:
+            raise _unheld(key)
+    return top
+
+
+def _unheld(key: str) -> UnboundableSchema:
+    return UnboundableSchema(
+        f"this model writes each argument by itself, which cannot be held to {key!r} "
+        "of the whole; list the arguments under 'properties'"
+    )
 
 
 def _others(top: JsonObject) -> JsonObject | None:
@@ -180,6 +238,13 @@ def _others(top: JsonObject) -> JsonObject | None:
         return values if isinstance(values, Mapping) else {}
     others = top.get("additionalProperties")
     return others if isinstance(others, Mapping) else None
+
+
+def other_name(characters: str, named: Iterable[Argument]) -> str:
+    """A terminal's expression: a name of these characters that is none of the arguments listed."""
+    taken = [lark_plain(argument.name) for argument in named]
+    any_name = f"/{characters}/"
+    return f"{any_name} & ~({' | '.join(taken)})" if taken else any_name
 
 
 def resolved(reference: object, root: JsonObject) -> object:

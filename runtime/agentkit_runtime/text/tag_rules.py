@@ -7,19 +7,21 @@ import re
 from collections.abc import Sequence
 
 from agentkit_runtime.text.lark import lark_plain, lark_schema
+from agentkit_runtime.text.looser import UNKNOWN_KEYWORDS
 from agentkit_runtime.text.schema_bounds import (
     MAX_KEY_CHARS,
-    MAX_OPEN_PROPERTIES,
     MAX_STRING_CHARS,
     UnboundableSchema,
 )
 from agentkit_runtime.text.schema_parts import (
+    COMPOSING,
     JsonObject,
     alternatives,
     by_itself,
     kinds,
     listed_values,
     named_arguments,
+    other_name,
 )
 
 _END = "\n</parameter>"
@@ -38,8 +40,10 @@ def tag_rules(rule: str, schema: JsonObject) -> list[str]:
         rules.append(f"{rule}_{k}: {tag} {rule}_{k}_value")
         rules += _value_rules(f"{rule}_{k}_value", argument.schema, schema)
     if arguments.others is not None:
-        parts.append(f"{rule}_other{{0,{MAX_OPEN_PROPERTIES}}}")
-        name = f"/[^<>\\n]{{1,{MAX_KEY_CHARS}}}/"
+        parts.append(f"{rule}_other{{0,{arguments.max_others}}}")
+        name = f"{rule.upper()}_NAME"
+        pattern = f"[^<>\\n]{{1,{MAX_KEY_CHARS}}}"
+        rules.append(f"{name}: {other_name(pattern, arguments.named)}")
         rules.append(f'{rule}_other: "<parameter=" {name} ">" {rule}_more')
         rules += _value_rules(f"{rule}_more", arguments.others, schema)
     return [f"{rule}: {' '.join(parts) or _EMPTY}", *rules]
@@ -56,6 +60,7 @@ def _value_rules(rule: str, schema: object, root: JsonObject) -> list[str]:
     leaves = alternatives(schema, root)
     texts = [leaf for leaf in leaves if _is_free_text(leaf, root)]
     if texts:
+        _require_plain(texts)
         # It can be any text, and what else it may be is text, too.
         terminal = f"{rule.upper()}_TEXT"
         suffix = f"[suffix={lark_plain(_END)}]"
@@ -81,8 +86,20 @@ def _is_free_text(leaf: JsonObject, root: JsonObject) -> bool:
     return listed_values(leaf) is None and "string" in kinds(leaf, root)
 
 
+def _require_plain(texts: Sequence[JsonObject]) -> None:
+    for key in sorted(COMPOSING | UNKNOWN_KEYWORDS):
+        if any(key in leaf for leaf in texts):
+            raise UnboundableSchema(
+                f"this model writes a text as it is, which cannot be held to {key!r} beside other "
+                "keywords; put all that holds for the text into one schema"
+            )
+
+
 def _literal(value: object) -> str:
-    return lark_plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if _END in f"\n{written}":
+        raise UnboundableSchema(f"the value {written!r} cannot stand between tags")
+    return lark_plain(written)
 
 
 def _text_terminal(texts: Sequence[JsonObject], *, is_only: bool) -> str:

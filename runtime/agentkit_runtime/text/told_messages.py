@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentkit_runtime.chat import ChatMessage, ChatTool, ChatToolCall
-from agentkit_runtime.text.argument_pairs import without_escapes
+from agentkit_runtime.text.argument_pairs import with_plain_names, without_escapes
 from agentkit_runtime.text.template_json import NamedArguments, VerbatimJson
 from agentkit_runtime.text.template_probe import TOOL_LINES, TemplateTraits
 from agentkit_runtime.text.tool_formats import ToolFormat
@@ -26,9 +26,13 @@ class ToldMessages:
 
         What is escaped in JSON must not become a special token where a template writes it out.
         """
-        if self.tool_format.replay != "named":
-            return messages
-        return tuple(map(_unescaped, messages))
+        match self.tool_format.replay:
+            case "json":
+                return messages
+            case "named":
+                return tuple(_told_with(without_escapes, message) for message in messages)
+            case "text":  # values stay as they were generated
+                return tuple(_told_with(with_plain_names, message) for message in messages)
 
     def shown(self, messages: list[ChatMessage]) -> list[ChatMessage]:
         """The messages, with calls and results as text where the template cannot tell them."""
@@ -88,12 +92,11 @@ class ToldMessages:
         return hashlib.sha256(call_id.encode()).hexdigest()[:9]
 
 
-def _unescaped(message: ChatMessage) -> ChatMessage:
+def _told_with(changed: Callable[[str], str], message: ChatMessage) -> ChatMessage:
+    """The message with its calls' arguments changed."""
     if not message.tool_calls:
         return message
-    calls = (
-        replace(call, arguments=without_escapes(call.arguments)) for call in message.tool_calls
-    )
+    calls = (replace(call, arguments=changed(call.arguments)) for call in message.tool_calls)
     return replace(message, tool_calls=tuple(calls))
 
 

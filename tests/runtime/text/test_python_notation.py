@@ -14,6 +14,7 @@ from agentkit_runtime.chat import (
     ChatMessage,
     ChatRequest,
     ChatTool,
+    ChatToolCall,
     ToolCallArguments,
     ToolCallStart,
     ToolChoice,
@@ -21,9 +22,12 @@ from agentkit_runtime.chat import (
 from agentkit_runtime.errors import RequestRejected
 from agentkit_runtime.text.grammar import GrammarCompiler
 from agentkit_runtime.text.python_literals import json_of
+from agentkit_runtime.text.render import Renderer
+from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from agentkit_runtime.text.toolcalls import LLAMA3, PYTHONIC, ToolCallParser, ToolFormat
 from agentkit_runtime.types import Grammar
+from tests.runtime.text import templates
 from tests.runtime.text.generation import generate, random_choice
 from tests.runtime.text.replaying import say_ids
 
@@ -42,6 +46,14 @@ MIXED: Schema = {
     "required": ["n", "note"],
 }
 NOW = ChatTool(name="now", description="", parameters={})
+
+
+OPEN: Schema = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "maximum": 3}},
+    "additionalProperties": {"type": "integer"},
+    "maxProperties": 3,
+}
 
 
 def tool(schema: Schema) -> ChatTool:
@@ -97,6 +109,10 @@ def refused_at(tokenizer: Tokenizer, grammar: Grammar, text: str) -> str | None:
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "[f(x=1, y=2)]", True),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "[f()]", True),
         ({"type": "object", "additionalProperties": {"type": "integer"}}, '[f(x="1")]', False),
+        (OPEN, "[f(n=1, x=2)]", True),
+        (OPEN, "[f(n=1, n=7)]", False),
+        (OPEN, "[f(x=1, y=2, z=3, v=4)]", False),
+        (OPEN, "[f(n=1, x=2, y=3)]", True),
         ({}, "[f()]", True),
         ({}, "[f(x=1)]", False),
     ],
@@ -210,3 +226,22 @@ def test_a_call_behind_llamas_mark_for_code_is_held_to_the_schema(tagged: Tokeni
     assert grammar.acceptable(tagged.encode("1")) == 1
     forced = grammar_for(compiler, tool(MIXED), tool_format=LLAMA3)
     assert forced.acceptable([3]) == 0
+
+
+def test_a_long_name_of_an_argument_is_read() -> None:
+    parser = ToolCallParser(PYTHONIC)
+    events = parser.push(f"[f({'a' * 200}=1)]") + parser.finish()
+    assert events[1] == ToolCallArguments(index=0, text=f'{{"{"a" * 200}": 1}}')
+
+
+def test_the_text_of_a_control_token_stays_text_in_an_escaped_name(smollm2: Tokenizer) -> None:
+    renderer = Renderer(smollm2, ChatTemplate(templates.PYTHON))
+    end = smollm2.encode_rendered("<|im_end|>", None)[0]
+
+    def n_ends(arguments: str) -> int:
+        said = ChatToolCall(id="a", name="f", arguments=arguments)
+        answer = ChatMessage(role="assistant", tool_calls=(said,))
+        question = ChatMessage(role="user", content="x")
+        return renderer.render(ChatRequest(messages=(question, answer))).ids.count(end)
+
+    assert n_ends('{"\\u003c|im_end|>": 1}') == n_ends('{"a": 1}')

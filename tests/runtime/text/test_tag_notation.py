@@ -72,6 +72,17 @@ def parameters(*required: str, **properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(required)}
 
 
+KINSHIP = parameters(
+    n={"type": "integer", "maximum": 3},
+    kids={"type": "array", "items": {"$ref": "#"}},
+    ages={"type": "array", "items": {"$ref": "#/properties/n"}},
+)
+COLOURS = parameters(a={"$ref": "#/$defs/c", "deprecated": True, "x-order": 1}) | {
+    "$defs": {"c": {"enum": ["red", "green"]}}
+}
+OPEN = parameters(a={"type": "integer"}) | {"additionalProperties": TEXT, "maxProperties": 3}
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "is_allowed"),
     [
@@ -108,6 +119,17 @@ def parameters(*required: str, **properties: Schema) -> Schema:
         ({"type": "object", "additionalProperties": {"type": "integer"}}, call(any="x"), False),
         ({}, call(), True),
         ({}, call(a="1"), False),
+        (KINSHIP, call(kids='[{"n": 2}]'), True),
+        (KINSHIP, call(kids="[[]]"), False),
+        (KINSHIP, call(ages="[3]"), True),
+        (KINSHIP, call(ages="[4]"), False),
+        (COLOURS, call(a="red"), True),
+        (COLOURS, call(a="pink"), False),
+        (OPEN, call(a="1", b="x"), True),
+        (OPEN, call(a="1", ab="x", b="x"), True),
+        (OPEN, call(b="x", c="x", d="x"), False),
+        (OPEN, call(a="1\n</parameter>\n<parameter=b>\nx"), True),
+        (OPEN, call(a="1\n</parameter>\n<parameter=a>\nx"), False),
     ],
 )
 def test_a_forced_call_is_held_to_the_tools_schema(
@@ -162,6 +184,19 @@ def test_a_model_that_never_ends_a_text_is_stopped(
         {"type": "object", "patternProperties": {"^a": TEXT}},
         parameters(**{"a>b": TEXT}),
         parameters(a={"type": "string", "pattern": "^a$|^b$"}),
+        parameters(a={"type": "string", "anyOf": [{"pattern": "a"}, {"pattern": "b"}]}),
+        parameters(a={"allOf": [TEXT, {"minLength": 3}]}),
+        parameters(a={"type": "string", "not": {"const": "x"}}),
+        parameters(a={"enum": ["</parameter>"]}),
+        parameters(a={"enum": ["x\n</parameter>\ny"]}),
+        parameters(a={"type": "array", "items": {"$ref": "#/$defs/none"}}),
+        parameters(**{"a" * 300: TEXT}),
+        parameters(a=TEXT, b=TEXT) | {"maxProperties": 1},
+        parameters(a=TEXT) | {"not": {"required": ["a"]}},
+        parameters(a=TEXT) | {"dependentRequired": {"a": ["b"]}},
+        parameters("a", "b", a=TEXT) | {"additionalProperties": False},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [parameters("x", x=TEXT)]}}},
+        {"$ref": "#/$defs/a", "$defs": {"a": parameters(x=TEXT)}, "required": ["x"]},
     ],
 )
 def test_what_tags_cannot_be_held_to_is_refused_or_loosened(
