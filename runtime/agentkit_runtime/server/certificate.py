@@ -33,7 +33,9 @@ class Certificate:
         """
         self._files = (cert, key)
         self._look_s = look_s
-        self._tried = self._before = _seen(self._files)
+        self._used = self._before = _seen(self._files)
+        self._fault = ""
+        """What was wrong with the files when they were read last."""
         self._current = self._load()
         self.context = self._load()
         """What connections are wrapped in."""
@@ -52,17 +54,24 @@ class Certificate:
         self._thread.join()
 
     def look(self) -> None:
-        """Load the files again if they are others than the last ones, and no longer change."""
+        """Load the files again if they are others than those in use, and no longer change.
+
+        Those that do not work are tried at each look: the reason may lie elsewhere.
+        """
         found = _seen(self._files)
         is_settled, self._before = found == self._before, found
-        if not is_settled or found == self._tried:
+        if found == self._used:
+            self._fault = ""
+        if not is_settled or found == self._used:
             return
-        self._tried = found
         try:
             self._current = self._load()
         except OSError as error:
-            _LOG.error("the certificate on disk is not used, the last one goes on: %s", error)
+            if str(error) != self._fault:
+                _LOG.error("the certificate on disk is not used, the last one goes on: %s", error)
+            self._fault = str(error)
         else:
+            self._used, self._fault = found, ""
             _LOG.warning("new connections get the certificate that is in %s now", self._files[0])
 
     def _watch(self) -> None:

@@ -51,7 +51,6 @@ class TenantGate:
             raise
         if account.requests is not None:
             account.requests.take(1)
-        account.n_running += asked.n
         return TenantTicket(account, asked)
 
     def look(self, caller: Caller) -> None:
@@ -94,6 +93,7 @@ class TenantTicket:
     """A request's place among those of its tenant, and the tokens that are set aside for it."""
 
     def __init__(self, account: Account, asked: Asked) -> None:
+        """Take the place."""
         self._account = account
         self._n = asked.n
         self._has_one_prompt = not asked.more
@@ -102,6 +102,8 @@ class TenantTicket:
         if account.tokens is not None or account.terms.tokens_per_month is not None:
             self._prompt = sum(map(prompt_tokens, asked.chats))
             self._answers = asked.n * answer_tokens(asked.chat)
+        # At the end: nothing is left behind where the estimate fails.
+        account.n_running += self._n
         account.reserved += self._prompt + self._answers
 
     def opened(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import shutil
 import socket
 import ssl
@@ -174,6 +176,51 @@ def test_files_whose_rights_were_put_right_are_tried_again(
     certificate.look()
     certificate.look()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_files_that_could_not_be_read_for_a_while_are_read_later(
+    files: tuple[Path, Path],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as by a server that had too many files open; the files stay as they are."""
+    certificate = Certificate(*files)
+    port = Port(certificate.context)
+    new = write_certificate(tmp_path / "new", serial=2)
+    with port.open():
+        with monkeypatch.context() as patched:
+            patched.setattr(ssl.SSLContext, "load_cert_chain", _too_many_files)
+            for source, file in zip(new, files, strict=True):
+                copy(source, file)
+            for _ in range(4):
+                certificate.look()
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
+        certificate.look()
+        assert serial(port) == 2
+
+
+def _too_many_files(*args: object, **more: object) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_folders_that_are_exchanged_under_a_link_are_read(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As Kubernetes does with secrets: both files are links through a link, which is replaced."""
+    (tmp_path / "..data").symlink_to(files[0].parent)
+    linked = tuple(tmp_path / f"link-{file.name}" for file in files)
+    for link, file in zip(linked, files, strict=True):
+        link.symlink_to(Path("..data", file.name))
+    certificate = Certificate(linked[0], linked[1])
+    port = Port(certificate.context)
+    other = write_certificate(tmp_path / "other", serial=2)[0].parent
+    with port.open():
+        (tmp_path / "..data_tmp").symlink_to(other)
+        (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+        certificate.look()
+        certificate.look()
+        assert serial(port) == 2
 
 
 def test_the_files_are_looked_at_by_themselves_until_the_server_ends(

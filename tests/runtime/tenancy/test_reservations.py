@@ -157,6 +157,15 @@ def test_of_several_prompts_none_is_settled_by_another_ones_answer(desk: Desk) -
     assert left(desk) == 100
 
 
+def test_a_request_whose_cost_cannot_be_estimated_leaves_nothing_behind(desk: Desk) -> None:
+    schema: dict[str, object] = {}
+    for _ in range(5_000):
+        schema = {"items": schema}
+    with pytest.raises(RecursionError):
+        desk.enter(chat(tools=(ChatTool(name="f", description="", parameters=schema),)))
+    assert (desk.accounts.of("ann").n_running, left(desk)) == (0, 100)
+
+
 def test_a_budget_counts_what_is_under_way(desk: Desk) -> None:
     desk.store.set_terms("ann", Terms(tokens_per_month=50))
     ticket = desk.enter(chat(prompt_ids=tuple(range(60))))
