@@ -84,7 +84,10 @@ class Answer:
         self.abort()
         if not isinstance(event, ChatFinished):
             return None
-        return dataclasses.replace(event, reason="abort", error=refusal.message, revoked=True)
+        # Without the ids: they say what was held back.
+        return dataclasses.replace(
+            event, reason="abort", error=refusal.message, revoked=True, token_ids=(), stop=None
+        )
 
     def abort(self) -> None:
         """Stop what still runs; who reads the events is told so by their last one."""

@@ -82,6 +82,7 @@ def test_a_stream_of_a_revoked_key_ends_with_why(
     assert answer.status_code == 200
     assert "this API key is revoked; ask the operator for a new one" in said
     assert "Once" not in said, "what came behind the revocation was told"
+    assert '"token_ids":[' not in said.replace(" ", "").replace("[]", ""), "or its ids were"
     assert again.status_code == 401
     wait_until(lambda: house.idle)
 
