@@ -154,7 +154,8 @@ class AdminClient:
         if answer.is_success:
             return self._document(answer)
         raise ServerFault(
-            _refusal(self.url, answer.status_code, _message(answer)), code=_code(answer)
+            _refusal(self.url, answer.status_code, _message(answer), _code(answer)),
+            code=_code(answer),
         )
 
     def _document(self, answer: httpx2.Response) -> Document:
@@ -212,7 +213,7 @@ def unreachable(url: str, error: Exception) -> ServerFault:
     return ServerFault(f"{url} did not answer as a server does: {why}; is it http or https?")
 
 
-def _refusal(url: str, status: int, message: str) -> str:
+def _refusal(url: str, status: int, message: str, code: str | None) -> str:
     match status:
         case 401:
             return (
@@ -221,7 +222,7 @@ def _refusal(url: str, status: int, message: str) -> str:
             )
         case 403:
             return f"the key may not do that at {url}: {message}"
-        case 404 if message == "Not Found":
+        case 404 if message == "Not Found" or code == "path_not_found":
             return f"what is at {url} is no agentkit runtime, or an older one: it answered 404"
         case _:
             return f"{url} answered {status}: {message}"

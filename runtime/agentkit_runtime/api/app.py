@@ -20,7 +20,7 @@ from agentkit_runtime.api.body_limit import (
 )
 from agentkit_runtime.api.caller import Authentication, Authenticator, NoKeys
 from agentkit_runtime.api.dialect import dialect_of
-from agentkit_runtime.api.failure import ApiError, from_fault, from_validation
+from agentkit_runtime.api.failure import ApiError, from_fault, from_nowhere, from_validation
 from agentkit_runtime.api.health import PATHS as OPEN_PATHS
 from agentkit_runtime.api.health import health_routes
 from agentkit_runtime.api.native import NativeRoutes
@@ -110,10 +110,7 @@ def _install_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        code = "request_too_large" if error.status_code == 413 else None
-        answer = _response(
-            request, ApiError(str(error.detail), status=error.status_code, code=code)
-        )
+        answer = _response(request, _frameworks(request, error))
         answer.headers.update(error.headers or {})
         return answer
 
@@ -121,6 +118,20 @@ def _install_error_handlers(app: FastAPI) -> None:
     async def unexpected(request: Request, error: Exception) -> Response:
         # The server logs the traceback; the client learns only that it was not its fault.
         return _response(request, ApiError("internal error", status=500, code="internal_error"))
+
+
+def _frameworks(request: Request, error: HTTPException) -> ApiError:
+    """What the framework refuses by itself: a path, a method, a body's size."""
+    method, path = request.method, request.url.path
+    match error.status_code:
+        case 404:
+            return from_nowhere(method, path)
+        case 405:
+            return ApiError(f"{path} does not take {method}", status=405)
+        case 413:
+            return ApiError(str(error.detail), status=413, code="request_too_large")
+        case status:
+            return ApiError(str(error.detail), status=status)
 
 
 def _response(request: Request, error: ApiError) -> Response:

@@ -71,6 +71,17 @@ def from_fault(fault: RuntimeFault, wire_field: Callable[[str], str]) -> ApiErro
             return ApiError(str(fault), status=500)
 
 
+def from_nowhere(method: str, path: str) -> ApiError:
+    """A path that the server does not have: mostly a client's base URL with `/v1` where it must not
+    be, or without."""
+    return ApiError(
+        f"there is nothing at {method} {path[:_SHOWN_PATH]}: the base URL of OpenAI's clients "
+        "ends in /v1, that of Anthropic's does not; /openapi.json lists what there is",
+        status=404,
+        code="path_not_found",
+    )
+
+
 def from_end(finished: ChatFinished) -> ApiError:
     """An answer that ended as a failure: its key was revoked, the server aborted it, it is late, or
     the engine failed."""
@@ -84,6 +95,9 @@ def from_end(finished: ChatFinished) -> ApiError:
         return ApiError(message, status=504, code="deadline_exceeded")
     return ApiError(message, status=500)
 
+
+_SHOWN_PATH = 200
+"""Characters of such a path in the message."""
 
 _PYDANTICS_PREFIX = "Value error, "
 """Before what validators of ours say."""

@@ -122,7 +122,7 @@ def list_keys(
 
 @keys.command()
 def revoke(store: Store, key_id: KeyId) -> None:
-    """End a key now. Requests that are being answered go on to their end."""
+    """End a key now. Requests that are being answered end with an error that says so."""
     from agentkit_runtime.tenancy.store import KeyStore
 
     with failures_as_exit_codes(), KeyStore(store) as opened:

@@ -96,6 +96,27 @@ async def test_a_model_can_have_several_names() -> None:
     assert (wrong.status_code, right.status_code) == (404, 500)
 
 
+@pytest.mark.parametrize("path", ["/chat/completions", "/v1/v1/messages", "/"])
+async def test_at_a_path_that_is_not_there_one_learns_which_base_urls_clients_want(
+    path: str,
+) -> None:
+    async with client() as http:
+        response = await http.post(path, json=BODY)
+
+    error = response.json()["error"]
+    assert (response.status_code, error["code"]) == (404, "path_not_found")
+    assert error["message"].startswith(f"there is nothing at POST {path}: the base URL of OpenAI's")
+
+
+async def test_a_method_that_a_path_does_not_take_is_named() -> None:
+    async with client() as http:
+        response = await http.get("/v1/chat/completions")
+
+    assert (response.status_code, response.headers["allow"]) == (405, "POST")
+    message = response.json()["error"]["message"]
+    assert message == "/v1/chat/completions does not take GET"
+
+
 async def test_another_sites_page_cannot_ask_without_permission() -> None:
     """A browser sends `text/plain` to any address; JSON only after asking the server."""
     content = b'{"model": "stub", "messages": [{"role": "user", "content": "hi"}]}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,17 @@ def test_a_server_that_is_not_there_is_said_with_what_to_do() -> None:
     assert done.exit_code == 1
     assert f"no server answers at http://127.0.0.1:{port} " in done.stderr
     assert "agentkit-runtime serve" in done.stderr
+
+
+def test_where_the_server_has_no_such_path_it_is_taken_for_another_or_an_older_one(
+    shop: Shop,
+) -> None:
+    below = replace(shop, url=f"{shop.url}/elsewhere")
+
+    done = below.run("pins")
+
+    assert done.code == 1
+    assert f"what is at {below.url} is no agentkit runtime, or an older one" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://", "http://x:nan", "http://user:pw@x"])
