@@ -27,6 +27,7 @@ class LiveStore:
         """Open the store at `path`. Raises as `KeyStore` does."""
         self._path = path
         self._lock = threading.Lock()
+        self._telling = threading.RLock()
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._fault: str | None = None
         self._open(BUSY_S)
@@ -51,8 +52,9 @@ class LiveStore:
         with self._lock:
             changed = self._refresh()
         if changed:
-            for listener in self._listeners:
-                listener(self._snapshot)
+            with self._telling:  # one after the other: what is told last is the newest
+                for listener in self._listeners:
+                    listener(self._snapshot)
         return self._snapshot
 
     def _open(self, busy_s: float) -> None:

@@ -294,3 +294,28 @@ def test_a_change_that_could_not_be_read_is_read_later(
             broken.setattr(KeyStore, "snapshot", busy)
             assert len(live.now().keys) == 0
         assert len(live.now().keys) == 1
+
+
+def test_what_a_listener_hears_last_is_the_newest(path: Path) -> None:
+    """Also where two threads notice two changes, and the first is slow to tell of its own."""
+    heard: list[float] = []
+    begun, told = threading.Event(), threading.Event()
+
+    def slow_at_first(snapshot: Snapshot) -> None:
+        weight = snapshot.terms_of("ann").weight
+        if weight == 2.0:
+            begun.set()
+            told.wait(0.2)  # comes only where the other thread is not kept waiting
+        heard.append(weight)
+        if weight == 3.0:
+            told.set()
+
+    with KeyStore(path, create=True) as store, LiveStore(path) as live, ThreadPoolExecutor(2) as at:
+        live.listen(slow_at_first)
+        store.set_terms("ann", Terms(weight=2.0))
+        first = at.submit(live.now)
+        assert begun.wait(5)
+        store.set_terms("ann", Terms(weight=3.0))
+        second = at.submit(live.now)
+        assert (first.result().terms, second.result().terms) != ({}, {})
+    assert heard[-1] == 3.0
