@@ -257,7 +257,7 @@ def test_an_address_that_others_can_reach_is_warned_of(caplog: pytest.LogCapture
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "msgpack", None)
-    with pytest.raises(RuntimeFault, match=r"msgpack.*agentkit-radix\[router\]"):
+    with pytest.raises(RuntimeFault, match=r"msgpack.*\.\[router\]"):
         KvEventPublisher(LOOPBACK)
 
 
