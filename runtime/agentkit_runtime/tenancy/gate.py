@@ -144,8 +144,8 @@ def _check_concurrency(asked: Asked, account: Account) -> None:
     limit = account.terms.concurrent_requests
     if limit is not None and account.n_running + asked.n > limit:
         raise ApiError(
-            f"{account.n_running} answers of this tenant are being written, and it may have "
-            f"{limit} at a time; wait for one to end",
+            f"answers of this tenant under way: {account.n_running}, of {limit} that it may have "
+            "at a time; wait for one to end",
             status=429,
             code="concurrency_limit_exceeded",
             retry_after_s=1,
