@@ -63,7 +63,8 @@ def lay_out(
     known, behind = begun.longest(request.context)
     listed = {} if encoder.adds_tools else later_by_segment(request.context)
     key = (request.toolset.digest, *(text for texts in listed.values() for text in texts))
-    if known is None or known.tools_key != key:
+    is_history = not behind or behind[0].tier is Tier.HISTORY  # what stands in front names places
+    if known is None or known.tools_key != key or not is_history:
         behind = request.context.segments
         sheet = _front(request, key, listed, encoder, store)
     else:

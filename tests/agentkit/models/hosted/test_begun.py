@@ -86,6 +86,7 @@ def test_a_longer_front_and_tools_that_came_or_went_are_laid_out_as_if_alone(
     came = ToolsMessage((dig.spec.bytes.decode(),))
     whole = front().append(more, told)
     contexts = [
+        Context(front().segments[0].content),
         front(),
         whole,
         front().append(told),
