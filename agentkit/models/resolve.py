@@ -7,7 +7,7 @@ from agentkit.models.base import Model
 
 _KNOWN = (
     '"local:smollm2" (bundled), "local:/path/to/model.gguf" or a folder, "local:org/name" '
-    '(hub id), "runtime:http://host:8000" (an agentkit-runtime server), '
+    '(hub id), "runtime:http://host:8321" (an agentkit-runtime server), '
     '"anthropic:...", "openai:...", "openai-chat:...", "gemini:...", "deepseek:...", '
     '"openrouter:...", "xai:...", "mistral:...", "groq:...", "moonshot:...", "alibaba:...", '
     '"vllm:http://host:8000/v1#model" (also sglang, trtllm), '

@@ -52,7 +52,7 @@ class RuntimeModel(OwnModel):
     can feel the others' prompts.
 
     Args:
-        url: of the server, such as `http://localhost:8000`.
+        url: of the server, such as `http://localhost:8321`.
         model: a name that the server goes by; empty is whatever it serves.
         api_key: of the server, or a key for each tenant ("" is agents without one). By default that
             in AGENTKIT_RUNTIME_KEY, or none.

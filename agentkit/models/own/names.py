@@ -35,7 +35,7 @@ def checked_url(url: str) -> str:
         is_url = False
     if not is_url or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"{url!r} is no address of a server; write for example http://localhost:8000"
+            f"{url!r} is no address of a server; write for example http://localhost:8321"
         )
     if parts.username or parts.password:
         raise ConfigurationError(
