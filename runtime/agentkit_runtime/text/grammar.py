@@ -17,6 +17,7 @@ from llguidance import LLMatcher
 
 from agentkit_runtime.chat import ChatRequest, ChatTool
 from agentkit_runtime.errors import RequestRejected
+from agentkit_runtime.text.call_names import require_readable_names
 from agentkit_runtime.text.constraint import AlwaysConstrained, ConstrainedAfterTrigger, Vocabulary
 from agentkit_runtime.text.engine_tokenizer import engine_tokenizer
 from agentkit_runtime.text.first_use import first_use_error
@@ -133,6 +134,7 @@ class GrammarCompiler:
             compiled.set_exception(error)
 
     def _compile(self, source: str, plan: ReplyPlan) -> LLMatcher:
+        require_readable_names(plan)
         engine = self._vocabulary.engine
         compiled = LLMatcher(engine, LLMatcher.grammar_from_lark(source), log_level=0)
         if compiled.is_error():

@@ -738,3 +738,24 @@ def test_a_grammar_is_compiled_for_each_tenant(
         compiler.compile_for(asked, HERMES)
 
     assert compiled_for == ["ann", "bob"]
+
+
+@pytest.mark.parametrize("tool_format", TOOL_FORMATS.values(), ids=TOOL_FORMATS)
+def test_a_tool_whose_calls_could_not_be_read_is_refused_by_its_place(
+    smollm2_compiler: GrammarCompiler, tool_format: ToolFormat
+) -> None:
+    """Else a forced call of it would come back as text."""
+    for name in ("x" * 300, "a b", "a>b", "a(b", "a<b", "a\nb", "[", "a-b_9", "getWeather"):
+        tools = (NOW, ChatTool(name=name, description="", parameters={}))
+        said = tool_format.calls_text([(name, "{}")])
+        parser = ToolCallParser(tool_format)
+        is_read = any(
+            isinstance(event, ToolCallStart) and event.name == name for event in parser.push(said)
+        )
+        if is_read:
+            compiled(smollm2_compiler, request(tools=tools), tool_format)
+            continue
+        assert name not in ("a-b_9", "getWeather")
+        with pytest.raises(RequestRejected) as caught:
+            smollm2_compiler.compile_for(request(tools=tools), tool_format)
+        assert caught.value.field == "tools[1].name"
