@@ -49,7 +49,8 @@ class LocalModel(OwnModel):
         **options: str | int | float | bool | None,
     ) -> None:
         super().__init__()
-        _check_options(spec, options)
+        if options:
+            _check_options(spec, options)
         self._spec = spec
         self._options = options
         self._registry = registry or engine_registry()
@@ -121,9 +122,8 @@ def engine_registry() -> EngineRegistry[LocalRuntime]:
 
 
 def _check_options(spec: str, options: Iterable[str]) -> None:
-    from agentkit_runtime.local import LocalRuntime
-
-    known = [name for name in inspect.signature(LocalRuntime.load).parameters if name != "spec"]
+    load = _runtime().load
+    known = [name for name in inspect.signature(load).parameters if name != "spec"]
     for name in options:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
@@ -132,6 +132,11 @@ def _check_options(spec: str, options: Iterable[str]) -> None:
 
 
 def _load(spec: str, options: Options) -> LocalRuntime:
+    # The runtime checks its own options.
+    return _runtime().load(spec, **cast("dict[str, Any]", options))
+
+
+def _runtime() -> type[LocalRuntime]:
     try:
         from agentkit_runtime.local import LocalRuntime
     except ImportError as error:
@@ -141,8 +146,7 @@ def _load(spec: str, options: Options) -> LocalRuntime:
             f"a local model needs the runtime, which is not installed ({error}); "
             'in a checkout run: pip install -c requirements.lock ".[runtime]"'
         ) from error
-    # The runtime checks its own options.
-    return LocalRuntime.load(spec, **cast("dict[str, Any]", options))
+    return LocalRuntime
 
 
 _REGISTRY: EngineRegistry[LocalRuntime] = EngineRegistry(_load)

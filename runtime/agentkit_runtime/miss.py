@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.errors import RequestRejected
-from agentkit_runtime.kv.ghosts import Cause
+from agentkit_runtime.kv.missed import Cause
 from agentkit_runtime.kv.tokens import unpack
 from agentkit_runtime.kv.walk import Walk
 from agentkit_runtime.text.common import n_common

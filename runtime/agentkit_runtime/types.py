@@ -14,7 +14,7 @@ from agentkit_runtime.checks import (
     require_texts,
     require_whole,
 )
-from agentkit_runtime.kv.ghosts import Missed
+from agentkit_runtime.kv.missed import Missed
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import zipfile
@@ -102,6 +103,28 @@ def test_the_scheduler_and_the_tree_work_without_torch() -> None:
         "import agentkit_runtime.sched.scheduler, agentkit_runtime.kv.tree; print('ok')"
     )
     assert _python(code) == "ok"
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("runtime:http://127.0.0.1:1", "ModelError runtime:http://127.0.0.1:1 cannot be reached"),
+        ("local:smollm2", r'MissingExtra a local model needs the runtime, .*"\.\[runtime\]"'),
+    ],
+)
+def test_without_the_runtimes_packages_a_server_can_be_asked_and_a_local_model_names_the_extra(
+    model: str, told: str
+) -> None:
+    gone = ("numpy", "torch", "fastapi", "jinja2", "tokenizers", "llguidance", "gguf")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({gone!r}))\n"
+        "from agentkit import Agent, AgentkitError\n"
+        "try:\n"
+        f"    Agent(model={model!r}, max_retries=0).run_sync('hi')\n"
+        "except AgentkitError as error:\n"
+        "    print(type(error).__name__, error)"
+    )
+    assert re.match(told, _python(code))
 
 
 def _python(code: str) -> str:

@@ -13,18 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
 
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count
-
-Cause = Literal["cached", "never seen", "evicted", "diverged"]
-"""Why no more of a prompt was read from the cache.
-
-cached      all that can be read was read
-evicted     it goes on as something that was cached lately and has left (evicted or pruned)
-diverged    the cache goes on there, but says something else: the prompt was changed
-never seen  nothing that is cached goes on there
-"""
 
 GHOST_TOKENS = 32
 """Tokens of a block. Smaller ones cost more time: about 0.3 us a block at each end of a request."""
@@ -34,14 +24,6 @@ KEPT_S = 600.0
 
 MAX_GHOSTS = 131_072
 """Most blocks that are remembered, 4 million tokens: about 20 MB."""
-
-
-class Missed(NamedTuple):
-    """What a sequence did not find in the cache when it started."""
-
-    cause: Cause
-    lost_tokens: int
-    """Tokens behind the cached ones that had been cached lately, in whole blocks."""
 
 
 class Ghosts:

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from agentkit_runtime.errors import OutOfSlots
 from agentkit_runtime.kv.blocks import BlockIndex
 from agentkit_runtime.kv.extent import append_run, coalesce, drop, split, split_last, take, total
-from agentkit_runtime.kv.ghosts import Ghosts, Missed
+from agentkit_runtime.kv.ghosts import Ghosts
 from agentkit_runtime.kv.labels import Labels
 from agentkit_runtime.kv.lease import Lease
+from agentkit_runtime.kv.missed import Missed
 from agentkit_runtime.kv.pins import PinQuota, Pins
 from agentkit_runtime.kv.public import Prefix, PublicPrefixes
 from agentkit_runtime.kv.restore import Restore

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from agentkit_runtime.kv.ghosts import Missed
 from agentkit_runtime.kv.lease import Lease
+from agentkit_runtime.kv.missed import Missed
 from agentkit_runtime.kv.restore import Restore
 from agentkit_runtime.kv.tokens import TOKEN_BYTES, count, pack, unpack
 from agentkit_runtime.types import FinishReason, GenerateRequest, Priority, RequestStats

@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from agentkit_runtime.kv.ghosts import Cause
+from agentkit_runtime.kv.missed import Cause
 from agentkit_runtime.watching.record import Finish, RequestRecord, Temperature
 
 FIRST_TOKEN_BUCKETS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agentkit_runtime.kv.ghosts import Cause
+from agentkit_runtime.kv.missed import Cause
 
 Outcome = Literal["done", "gone", "refused", "failed"]
 """done     every answer came to its end

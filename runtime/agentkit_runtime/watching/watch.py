@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from agentkit_runtime.api.failure import ApiError, from_fault
 from agentkit_runtime.chat import ChatEvent, ChatFinished
 from agentkit_runtime.errors import RuntimeFault
-from agentkit_runtime.kv.ghosts import Cause
+from agentkit_runtime.kv.missed import Cause
 from agentkit_runtime.types import RequestStats
 from agentkit_runtime.watching.exchange import current_exchange
 from agentkit_runtime.watching.record import Finish, Outcome, RequestRecord

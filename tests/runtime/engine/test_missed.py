@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentkit_runtime.kv.ghosts import KEPT_S, Ghosts, Missed
+from agentkit_runtime.kv.ghosts import KEPT_S, Ghosts
+from agentkit_runtime.kv.missed import Missed
 from agentkit_runtime.kv.tokens import pack
 
 from .fakes import Clock, prompt_of

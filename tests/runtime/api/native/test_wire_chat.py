@@ -29,7 +29,7 @@ from agentkit_runtime.chat import (
     ToolCallStart,
     ToolName,
 )
-from agentkit_runtime.kv.ghosts import Missed
+from agentkit_runtime.kv.missed import Missed
 from agentkit_runtime.types import Priority, RequestStats, SamplingParams
 from agentkit_runtime.wire_chat import (
     ChatBody,
