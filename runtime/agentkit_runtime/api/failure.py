@@ -106,8 +106,8 @@ _PYDANTICS_PREFIX = "Value error, "
 def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
     """Pydantic's findings. The deepest one is reported: a union also reports what it almost was.
 
-    Of equally deep ones, what is wrong with a value comes before its being of another type: a list
-    that is too long is not told to be no string.
+    Of equally deep ones, what is wrong with a value comes before its being of another type. A list
+    that is too long comes first: it is not told to be no string, nor its texts to be no numbers.
     """
     if any(error.get("type") == "json_invalid" for error in errors):
         return ApiError("the body is not valid JSON", code="invalid_json")
@@ -116,7 +116,7 @@ def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
             "the body must be a JSON object, sent with Content-Type: application/json",
             code="invalid_value",
         )
-    worst = max(errors, key=lambda error: (len(_path(error.get("loc"))), not _is_of_type(error)))
+    worst = max(errors, key=_weight)
     path = _path(worst.get("loc"))
     message = str(worst.get("msg")).removeprefix(_PYDANTICS_PREFIX)
     param = _dotted(path) or None
@@ -124,8 +124,9 @@ def from_validation(errors: Sequence[Mapping[str, object]]) -> ApiError:
     return ApiError(f"{where}{message}", param=param, code="invalid_value")
 
 
-def _is_of_type(error: Mapping[str, object]) -> bool:
-    return str(error.get("type")).endswith("_type")
+def _weight(error: Mapping[str, object]) -> tuple[bool, int, bool]:
+    kind = str(error.get("type"))
+    return kind == "too_long", len(_path(error.get("loc"))), not kind.endswith("_type")
 
 
 def _is_no_object(error: Mapping[str, object]) -> bool:

@@ -49,6 +49,13 @@ def test_a_text_is_continued_and_its_special_tokens_are_special(served: Served) 
     assert done.usage.prompt_tokens == len(tokens(served, chatml("hello")))
 
 
+def test_of_too_many_prompts_their_number_is_told(served: Served) -> None:
+    """And not that the first one is no number."""
+    for prompts in (["a"] * 129, [[1]] * 129):
+        error = post(served, prompt=prompts).json()["error"]
+        assert (error["param"], "at most 128 items" in error["message"]) == ("prompt", True), error
+
+
 def test_ids_are_the_prompt_as_they_are(served: Served) -> None:
     ids = tokens(served, chatml("hello"))
 
