@@ -65,7 +65,7 @@ def _module(name: str) -> Any:
             ) from error
         raise ConfigurationError(
             f"there is no module {name!r} in {here} or among the installed packages; write the "
-            "path with dots, e.g. my_app.agents:MyAgent"
+            "path with dots and without .py, e.g. my_app.agents:MyAgent"
         ) from error
 
 
