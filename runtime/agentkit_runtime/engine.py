@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from agentkit_runtime.core import CoreStats, EngineCore
@@ -67,6 +68,8 @@ class Engine:
         self._wake = threading.Condition()
         self._closing = False
         self._stats = core.stats()
+        self._n_sent = self._n_taken = self._n_told = 0
+        """Requests that were submitted, that the core has got, and that `_stats` knows of."""
         self._outbox: list[tuple[Generation, EngineEvent]] = []
         self._thread = threading.Thread(target=self._loop, name="agentkit-engine", daemon=True)
 
@@ -99,7 +102,14 @@ class Engine:
         """
         self._core.check(request)
         generation = Generation(request.request_id, self.abort)
-        self._send(lambda: self._core.add(request, lambda e: self._outbox.append((generation, e))))
+
+        def add() -> None:
+            self._n_taken += 1
+            self._core.add(request, lambda event: self._outbox.append((generation, event)))
+
+        self._send(add)
+        with self._wake:
+            self._n_sent += 1
         return generation
 
     def call(self, work: Callable[[EngineCore], T]) -> Future[T]:
@@ -138,8 +148,10 @@ class Engine:
         return self._thread.is_alive() and not self._closing
 
     def stats(self) -> CoreStats:
-        """Return the snapshot taken after the last step."""
-        return self._stats
+        """Return the snapshot taken after the last step. What came since then waits in it, too."""
+        with self._wake:
+            stats, n_new = self._stats, self._n_sent - self._n_told
+        return replace(stats, waiting=stats.waiting + n_new) if n_new > 0 else stats
 
     def _send(self, command: Callable[[], None]) -> None:
         with self._wake:
@@ -192,7 +204,9 @@ class Engine:
 
     def _publish(self) -> None:
         """Deliver a step's events; whoever sees the end of a request also sees its slots free."""
-        self._stats = self._core.stats()
+        stats = self._core.stats()
+        with self._wake:
+            self._stats, self._n_told = stats, self._n_taken
         events, self._outbox = self._outbox, []
         for generation, event in events:
             generation.deliver(event)

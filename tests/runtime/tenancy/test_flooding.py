@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
-from tests.runtime.tenancy.house import House, chat_body
+from tests.runtime.service.scripted import BOUND_S, wait_until
+from tests.runtime.tenancy.house import House, ask, chat_body
 
 PROMPT = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
 CHAT = chat_body("hello")
@@ -84,3 +86,18 @@ def test_more_answers_than_may_wait_are_refused_for_good(house: House) -> None:
         "256 answers at once are more than may wait here, 244 " in answer.json()["error"]["message"]
     )
     assert house.idle
+
+
+def test_requests_that_come_during_a_step_are_seen_to_wait(house: House) -> None:
+    """Fault: as many as came during one long step were let in, whatever the queue's limit was."""
+    house.pace.hold()
+    with ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(ask, house.ann)]
+        try:
+            assert house.pace.waiting.wait(BOUND_S)
+            asked += [clients.submit(ask, house.bob, system=f"{n} asks.") for n in range(3)]
+            wait_until(lambda: house.service.stats().waiting >= 3)
+        finally:
+            house.pace.go()
+        assert [one.result().status_code for one in asked] == [200] * 4
+    wait_until(lambda: house.idle)
