@@ -7,6 +7,7 @@ loop does that only for small ones, which it is done with sooner than a thread w
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
@@ -31,22 +32,41 @@ LARGE_BYTES = 128 * 1024
 _AT_A_TIME = 2
 """Large bodies that are decoded: more would only compete for the interpreter."""
 
-_MAX_WAITING = 64
-"""Large bodies of one tenant that may wait; each is held in memory."""
+TENANT_BYTES = 128 << 20
+"""Large bodies of one tenant that are decoded or wait for it; one is always let in."""
+
+ALL_BYTES = 512 << 20
+"""The same of all tenants."""
 
 
 class Decoding:
     """Turns for large bodies of one server: one for each tenant, and few in all."""
 
     def __init__(self) -> None:
-        self._tenants = Turns(at_a_time=1, max_waiting=_MAX_WAITING)
+        self._tenants = Turns(at_a_time=1)
         self._slots = asyncio.Semaphore(_AT_A_TIME)
+        self._held: Counter[str] = Counter()
+        """Bytes of bodies that are here, by tenant."""
 
     @asynccontextmanager
-    async def turn(self, tenant: str) -> AsyncIterator[None]:
-        """A turn, once there is one. Raises `ApiError` (429) when too many wait already."""
-        async with self._tenants.of(tenant), self._slots:
-            yield
+    async def turn(self, tenant: str, n_bytes: int) -> AsyncIterator[None]:
+        """A turn for a body, once there is one. Raises `ApiError` (429) when too much waits."""
+        mine, all_ = self._held[tenant], self._held.total()
+        if (mine and mine + n_bytes > TENANT_BYTES) or (all_ and all_ + n_bytes > ALL_BYTES):
+            raise ApiError(
+                "too many large bodies wait to be decoded; send fewer at a time",
+                status=429,
+                code="too_many_requests",
+                retry_after_s=1,
+            )
+        self._held[tenant] += n_bytes
+        try:
+            async with self._tenants.of(tenant), self._slots:
+                yield
+        finally:
+            self._held[tenant] -= n_bytes
+            if not self._held[tenant]:
+                del self._held[tenant]
 
 
 class LargeRequest(Request):
@@ -86,7 +106,7 @@ class BodyRoute(APIRoute):
                     raise RequestValidationError(errors)
                 return value
 
-            value = await _in_turn(request, decoded)
+            value = await _in_turn(request, len(raw), decoded)
             return await handle(LargeRequest(request.scope, request.receive, raw, value))
 
         return handle_any
@@ -94,14 +114,15 @@ class BodyRoute(APIRoute):
 
 async def made_of(request: Request, make: Callable[[], T]) -> T:
     """What `make` makes of the body of `request`: in a thread where the body is large."""
-    if isinstance(request, LargeRequest) or len(await request.body()) > LARGE_BYTES:
-        return await _in_turn(request, make)
+    n_bytes = len(await request.body())
+    if isinstance(request, LargeRequest) or n_bytes > LARGE_BYTES:
+        return await _in_turn(request, n_bytes, make)
     return make()
 
 
-async def _in_turn(request: Request, work: Callable[[], T]) -> T:
+async def _in_turn(request: Request, n_bytes: int, work: Callable[[], T]) -> T:
     decoding = cast("Decoding", request.app.state.site.decoding)
-    async with decoding.turn(caller_of(request).tenant):
+    async with decoding.turn(caller_of(request).tenant, n_bytes):
         return await asyncio.to_thread(work)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 import httpx2
@@ -138,6 +139,27 @@ def test_others_are_answered_while_a_large_body_is_decoded_and_one_tenant_has_on
         decoding.go.set()
         assert [answer.result().status_code for answer in asked] == [200] * 3
     assert decoding.most == 1
+
+
+def test_large_bodies_that_wait_are_bounded_in_bytes_for_a_tenant_and_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(large, "TENANT_BYTES", 10)
+    monkeypatch.setattr(large, "ALL_BYTES", 15)
+
+    async def run() -> None:
+        decoding = large.Decoding()
+        async with AsyncExitStack() as inside:
+            await inside.enter_async_context(decoding.turn("red", 11))  # one is always let in
+            for tenant, n_bytes in (("red", 1), ("blue", 5)):
+                with pytest.raises(ApiError, match="too many large bodies") as refused:
+                    await inside.enter_async_context(decoding.turn(tenant, n_bytes))
+                assert refused.value.status == 429
+            await inside.enter_async_context(decoding.turn("blue", 4))
+        async with decoding.turn("blue", 15):
+            pass
+
+    asyncio.run(run())
 
 
 @settings(max_examples=60, deadline=None)
