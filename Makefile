@@ -38,6 +38,7 @@ bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=, PEERS=
 	@$(BIN)/python tests/bench/mcp_overhead.py --write
 	@$(BIN)/python runtime/bench/serve_overhead.py --write
 	@$(BIN)/python runtime/bench/serve_load.py --write
+	@$(BIN)/python runtime/bench/serve_overload.py --write
 	@$(BIN)/python runtime/bench/run.py $(if $(PEERS),--peers '$(PEERS)') \
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)') $(if $(TRACES),--traces '$(TRACES)')
 
