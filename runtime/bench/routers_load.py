@@ -20,7 +20,7 @@ RULES = (
 )
 _TOPICS = ("the tower", "the whale", "the lamp", "the letters", "the lockers", "the charts")
 _NO_ANSWER = 0
-_SAVED = frozenset({_NO_ANSWER, 502, 503, 504})
+_SAVED = frozenset({_NO_ANSWER, 500, 502, 503, 504})
 """Statuses after which another try can find a server that lives."""
 _PATIENCE_S = 60.0
 _AHEAD_S = 0.5

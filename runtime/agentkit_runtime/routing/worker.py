@@ -89,12 +89,15 @@ async def _admin(request: Request) -> None:
 
 def _load(site: Site) -> Load:
     stats = site.service.stats()
+    # What came during a step is not queued yet: routers send nothing for seconds to a worker of
+    # which they once saw a handful wait.
+    n_waiting = sum(stats.scheduler.waiting.values())
     return {
         "dp_rank": 0,
         "num_running_reqs": stats.running,
-        "num_waiting_reqs": stats.waiting,
+        "num_waiting_reqs": n_waiting,
         "num_waiting_uncached_tokens": stats.scheduler.waiting_tokens,
-        "num_total_reqs": stats.running + stats.waiting,
+        "num_total_reqs": stats.running + n_waiting,
         "num_used_tokens": stats.held_slots,
         "max_total_num_tokens": stats.total_slots,
         "token_usage": stats.held_slots / stats.total_slots,

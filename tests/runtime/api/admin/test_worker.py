@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from tests.runtime.api.admin.operated import Operated, messages
+from tests.runtime.service.scripted import BOUND_S, wait_until
 
 
 def test_a_router_learns_which_model_this_is_and_how_much_fits(operated: Operated) -> None:
@@ -32,6 +35,27 @@ def test_a_router_learns_what_there_is_to_do_now(operated: Operated) -> None:
         pace.go()
     assert busy["num_running_reqs"] == busy["num_total_reqs"] == 1
     assert 0 < busy["token_usage"] < 0.1
+
+
+def test_what_came_during_a_step_is_no_queue_to_a_router(operated: Operated) -> None:
+    """Fault: a router took a burst for an overload, and sent nothing to its worker for 10 s."""
+    pace, service = operated.served.pace, operated.served.service
+    body = {"model": "scripted", "messages": messages("novel"), "max_tokens": 2}
+    pace.hold()
+    with ThreadPoolExecutor(4) as clients:
+        try:
+            asked = [clients.submit(operated.ann.post, "/v1/chat/completions", json=body)]
+            assert pace.waiting.wait(BOUND_S)
+            asked += [
+                clients.submit(operated.ann.post, "/v1/chat/completions", json=body)
+                for _ in range(3)
+            ]
+            wait_until(lambda: service.stats().waiting >= 3)
+            (load,) = operated.root.get("/v1/loads").json()["loads"]
+        finally:
+            pace.go()
+        assert [one.result().status_code for one in asked] == [200] * 4
+    assert (load["num_waiting_reqs"], load["num_total_reqs"]) == (0, load["num_running_reqs"])
 
 
 @pytest.mark.parametrize("path", ["/server_info", "/model_info", "/v1/loads"])
