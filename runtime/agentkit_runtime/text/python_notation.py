@@ -10,12 +10,11 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from agentkit_runtime.text.argument_pairs import argument_pairs
 from agentkit_runtime.text.constraint import Vocabulary
 from agentkit_runtime.text.lark import lark_plain, lark_schema
-from agentkit_runtime.text.notation import ArgumentReader, ArgumentsRead
+from agentkit_runtime.text.notation import ArgumentReader
 from agentkit_runtime.text.partial_match import SPACE, Part, Pattern, literal
 from agentkit_runtime.text.python_literals import LiteralExtent, json_of, literal_of
 from agentkit_runtime.text.schema_bounds import MAX_KEY_CHARS, UnboundableSchema
@@ -29,6 +28,7 @@ from agentkit_runtime.text.schema_parts import (
     named_arguments,
     other_name,
 )
+from agentkit_runtime.text.stepwise import StepwiseReader
 
 _NAME = r"""[^\s()\[\]{}=,"']"""
 
@@ -115,25 +115,17 @@ BEGINNING = Part(
 """Right behind the bracket that opens arguments: their end, or the first one's name."""
 
 
-class _PythonReader:
+class _PythonReader(StepwiseReader):
     """Each argument comes out when it is whole."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._n_read = 0
         self._value: LiteralExtent | None = None
         self._n_fed = 0
-        self._state: Literal["more", "end", "broken"] = "more"
 
-    def read(self, text: str) -> ArgumentsRead:
-        told: list[str] = []
-        at = 0
-        while self._state == "more":
-            step = self._between(text[at:]) if self._value is None else self._literal(text[at:])
-            if step is None:
-                break
-            at += step[0]
-            told.append(step[1])
-        return ArgumentsRead(at, "".join(told), self._state)
+    def _step(self, text: str) -> tuple[int, str] | None:
+        return self._between(text) if self._value is None else self._literal(text)
 
     def cut(self, text: str) -> str:
         return ""

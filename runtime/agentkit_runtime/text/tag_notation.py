@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from agentkit_runtime.text.argument_pairs import argument_pairs, text_of
 from agentkit_runtime.text.constraint import Vocabulary
-from agentkit_runtime.text.notation import ArgumentReader, ArgumentsRead
+from agentkit_runtime.text.notation import ArgumentReader
 from agentkit_runtime.text.partial_match import SPACE, Part, Pattern, literal
 from agentkit_runtime.text.reasoning import partial_end
 from agentkit_runtime.text.schema_parts import Kind, kind_of, kinds
+from agentkit_runtime.text.stepwise import StepwiseReader
 from agentkit_runtime.text.tag_rules import tag_rules
 
 _MAX_NAME_CHARS = 256
@@ -62,10 +62,11 @@ _CLOSING = "</parameter>"
 _TEXT: frozenset[Kind] = frozenset(("string",))
 
 
-class _TagReader:
+class _TagReader(StepwiseReader):
     """Texts come out as they arrive, other values when they are whole."""
 
     def __init__(self, parameters: Mapping[str, object]) -> None:
+        super().__init__()
         self._parameters = parameters
         self._n_read = 0
         self._kinds: frozenset[Kind] | None = None
@@ -74,18 +75,9 @@ class _TagReader:
         """What ends that value; None until its first character is there."""
         self._n_searched = 0
         """Characters of the waiting text that hold no end."""
-        self._state: Literal["more", "end", "broken"] = "more"
 
-    def read(self, text: str) -> ArgumentsRead:
-        told: list[str] = []
-        at = 0
-        while self._state == "more":
-            step = self._between(text[at:]) if self._kinds is None else self._value(text[at:])
-            if step is None:
-                break
-            at += step[0]
-            told.append(step[1])
-        return ArgumentsRead(at, "".join(told), self._state)
+    def _step(self, text: str) -> tuple[int, str] | None:
+        return self._between(text) if self._kinds is None else self._value(text)
 
     def cut(self, text: str) -> str:
         return _escaped(text) if self._closing is not None and self._is_text else ""
