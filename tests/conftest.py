@@ -5,16 +5,25 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# Equal runs try equal cases; HYPOTHESIS_PROFILE=default looks for new ones.
+# Equal runs try equal cases; HYPOTHESIS_PROFILE=searching looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+settings.register_profile("searching", deadline=None, print_blob=True)
+settings.load_profile(_PROFILE := os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+if _PROFILE == "repeatable":
+    # Hypothesis also tries the constants of all modules imported so far: which those are depends
+    # on the files that the same worker ran before, and each edit of one changes every test's cases.
+    assert isinstance(providers.HypothesisProvider._local_constants, cached_property)
+    providers.HypothesisProvider._local_constants = providers.Constants()  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")

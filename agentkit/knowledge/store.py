@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agentkit.knowledge.chunks import Source
 from agentkit.knowledge.errors import KnowledgeError
+from agentkit.wal import use_wal
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS texts (etag TEXT PRIMARY KEY, text TEXT NOT NULL);
@@ -146,7 +147,7 @@ def _opened(path: str | Path | None) -> sqlite3.Connection:
             f"cannot open {str(path)!r}: {error}; does its folder exist?"
         ) from None
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        use_wal(connection, _BUSY_S)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(_SCHEMA)
     except sqlite3.DatabaseError as error:

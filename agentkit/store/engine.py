@@ -10,6 +10,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 
 from agentkit.errors import ConfigurationError
+from agentkit.wal import use_wal
 
 MODE = "agentkit_mode"
 """Execution option of connections: `read`, or `outside` of any transaction; else they write."""
@@ -51,8 +52,8 @@ def _sqlite(url: URL, timeout_s: float) -> Engine:
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, record: Any) -> None:
         connection.isolation_level = None  # we begin transactions, not the driver
+        use_wal(connection, timeout_s)
         for pragma in (
-            "journal_mode = WAL",  # who reads need not wait for who writes
             # A step that was acknowledged is on the disk, also when the power fails: a tool may
             # have been begun on the strength of it.
             "synchronous = FULL",

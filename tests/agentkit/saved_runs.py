@@ -25,6 +25,7 @@ from agentkit.caching.report import RequestRecord
 from agentkit.caching.verdict import Cause, Difference, Shortfall, Verdict
 from agentkit.context import Context, Document, SystemPart, SystemText
 from agentkit.errors import RestoredFailure
+from agentkit.kept import handle_of
 from agentkit.result import Failed, Ok, RunRecord, RunResult
 from agentkit.saved import (
     Answered,
@@ -138,7 +139,8 @@ memories = st.builds(
     version=maybe_counts,
     seen=st.frozensets(names),
     active=st.none() | names,
-    kept=st.dictionaries(names, texts, max_size=2),
+    # A handle says which text it is: another text never comes under it.
+    kept=st.lists(texts, max_size=2).map(lambda kept: {handle_of(text): text for text in kept}),
 )
 splits = st.builds(
     InputSplit,
