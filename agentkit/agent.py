@@ -9,16 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast, get_args
 
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import TypeVar
 
-from agentkit.beginning import RunKeywords, RunOptions, run_options
-from agentkit.blocks import ToolCall, UserMessage
-from agentkit.checks import check_configuration, check_keywords, message_of
-from agentkit.context import Context, Document
+from agentkit.blocks import ToolCall
+from agentkit.checks import check_configuration, check_keywords
+from agentkit.context import Document
 from agentkit.context.compaction_rule import CompactionRule
-from agentkit.conversations import Conversations
 from agentkit.declared import declared_name, declared_output, declared_role
-from agentkit.errors import AgentkitError, ApprovalRequired, ConfigurationError
+from agentkit.errors import ConfigurationError
 from agentkit.hooks import Hooks
 from agentkit.journal import Journal
 from agentkit.knowledge import Knowledge
@@ -26,11 +24,9 @@ from agentkit.limits import Limits
 from agentkit.methods import check_method_tools, method_tools
 from agentkit.models.base import Model, Settings, ToolChoice
 from agentkit.output import OutputType
-from agentkit.result import RunResult
-from agentkit.resuming import abandoned
-from agentkit.saved import Answered, Answers, Approve, Deny, PausedRun
+from agentkit.running import Running
+from agentkit.saved import Answered, Approve, Deny
 from agentkit.spelling import check_settings
-from agentkit.stream import RunStream
 from agentkit.team.desk import Desk, desk_of
 from agentkit.team.members import Team
 from agentkit.team.opening import build_team, open_team
@@ -55,7 +51,7 @@ Subagent: TypeAlias = "Agent[Any, Any] | type[Agent[Any, Any]] | Employed"
 """An agent that another may delegate to. A class is made with the parent's `deps`."""
 
 
-class Agent(Conversations, Generic[Deps, Output]):
+class Agent(Running[Output], Generic[Deps, Output]):
     """An agent: a role, a model, tools, and subagents.
 
     Subclass it, and the docstring is the agent's role; or make an instance of it with keywords:
@@ -220,123 +216,7 @@ class Agent(Conversations, Generic[Deps, Output]):
         self._made_at = users_line()
         self._is_initialised = True
 
-    # What an application calls.
-
-    async def run(
-        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
-    ) -> RunResult[Output]:
-        """Run the agent to its answer.
-
-        Args:
-            prompt: what the user says; None goes on with `context` as it is, after a pause or a
-            failure.
-            options: see `RunKeywords`.
-
-        Raises:
-            ApprovalRequired: calls wait for a person; go on with `resume(error.paused, answers)`.
-            RunError: there is no answer; `error.partial` has what was done.
-            ContextMismatch: the context was begun with other rules, tools or another role.
-            ConfigurationError: the agent is put together wrongly.
-        """
-        return await _result_of(self.stream(prompt, **options))
-
-    def run_sync(
-        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
-    ) -> RunResult[Output]:
-        """`run` for programs without an event loop.
-
-        Raises:
-            AgentkitError: the calling thread runs an event loop already; use `await
-            agent.run(...)`.
-        """
-        self._check_no_loop("run")
-        return asyncio.run(self.run(prompt, **options))
-
-    def stream(
-        self, prompt: str | UserMessage | None, **options: Unpack[RunKeywords]
-    ) -> RunStream[Output]:
-        """Like `run`, and yields events as they happen. The run begins with the first one.
-
-        async with agent.stream("...") as events:
-            async for event in events: ...
-        events.result
-        """
-        message = message_of(prompt, options.get("context"))
-        return RunStream(self, message, run_options(options))
-
-    async def resume(
-        self,
-        paused: PausedRun | str,
-        answers: Answers | None = None,
-        *,
-        journal: Journal | None = None,
-        limits: Limits | None = None,
-    ) -> RunResult[Output]:
-        """Go on with a run that was paused, waits for answers, failed, or lost its process.
-
-        Args:
-            paused: the run, e.g. `error.paused`; or its id, if it is in the journal.
-            answers: to its pending calls, by `PendingCall.id`. Those without one wait on.
-            journal: where the run is; the agent's own by default.
-            limits: new limits in place of the agent's; what was used counts.
-
-        Raises:
-            ApprovalRequired, RunError, ContextMismatch: as `run`.
-            JournalError: the run is unknown.
-        """
-        stream = self.resume_stream(paused, answers, journal=journal, limits=limits)
-        return await _result_of(stream)
-
-    def resume_sync(
-        self,
-        paused: PausedRun | str,
-        answers: Answers | None = None,
-        *,
-        journal: Journal | None = None,
-        limits: Limits | None = None,
-    ) -> RunResult[Output]:
-        """`resume` for programs without an event loop."""
-        self._check_no_loop("resume")
-        return asyncio.run(self.resume(paused, answers, journal=journal, limits=limits))
-
-    def resume_stream(
-        self,
-        paused: PausedRun | str,
-        answers: Answers | None = None,
-        *,
-        journal: Journal | None = None,
-        limits: Limits | None = None,
-    ) -> RunStream[Output]:
-        """Like `resume`, and yields events as they happen."""
-        options = RunOptions(resume=paused, answers=answers or {}, journal=journal, limits=limits)
-        return RunStream(self, None, options)
-
-    async def abandon(self, run: PausedRun | str, *, journal: Journal | None = None) -> Context:
-        """End a run that waits, failed, or lost its process, so that its session is free.
-
-        It is kept as failed. Calls without a result say that they were not run, or that nobody
-        knows whether they had an effect. A process that is at the run fails at its next step.
-
-        Args:
-            run: the run, e.g. `error.paused`; or its id, if it is in the journal.
-            journal: where the run is; the agent's own by default.
-
-        Returns:
-            The conversation, which can be gone on with.
-
-        Raises:
-            JournalError: the run is unknown, or has gone on since it was paused.
-            ContextMismatch: another agent began it.
-            ConfigurationError: it is done, or a part of another run.
-        """
-        with self.holding(run.run_id if isinstance(run, PausedRun) else run):
-            runs = await abandoned(self.name, run, journal or self.journal)
-        return runs[0].context
-
-    def abandon_sync(self, run: PausedRun | str, *, journal: Journal | None = None) -> Context:
-        """`abandon` for programs without an event loop."""
-        self._check_no_loop("abandon")
-        return asyncio.run(self.abandon(run, journal=journal))
+    # What an application calls: see also `Running`, for `run`, `stream` and `resume`.
 
     async def __aenter__(self) -> Agent[Deps, Output]:
         """Connect the team's MCP servers once, for many runs."""
@@ -484,13 +364,6 @@ class Agent(Conversations, Generic[Deps, Output]):
             self._static_team = build_team(plan, {})
         yield self._static_team
 
-    def _check_no_loop(self, method: str) -> None:
-        if _is_in_event_loop():
-            raise AgentkitError(
-                f"{self.name}.{method}_sync() was called inside a running event loop, which it "
-                f"would block; use: await agent.{method}(...)"
-            )
-
     def __setattr__(self, name: str, value: object) -> None:
         if name in _CONFIGURATION and self._is_fixed:
             raise ConfigurationError(
@@ -603,22 +476,3 @@ _CONFIGURATION = frozenset(
 
 
 _PLURALS = ("tools", "subagents", "handoffs", "knowledge", "hooks")
-
-
-async def _result_of(stream: RunStream[Output]) -> RunResult[Output]:
-    async with stream as events:
-        async for _ in events:
-            pass
-    if events.paused is not None and events.paused.pending:
-        waits = ApprovalRequired(events.paused)
-        waits.partial = events.record
-        raise waits
-    return events.result
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
