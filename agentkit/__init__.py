@@ -8,7 +8,7 @@ journal.py  where runs are kept; beginning.py          models/    local, hosted,
 limits.py   budget.py: what a tree of runs may use     store/     the journal in a database
 hooks.py    code of your own at fixed places           fake/      a fake provider, for tests
 blocks.py   what messages are made of                  observe/   traces, logs, a live view, reports
-events.py   what a stream yields                       cli/       the command `agentkit`
+events.py   what a stream yields; folding.py: a turn   cli/       the command `agentkit`
 caching/    rules, plans, verdicts, money              testing/   for your own tests
 Importing agentkit loads no model runtime, no vendor's SDK and no MCP.
 """

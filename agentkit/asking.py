@@ -10,7 +10,8 @@ from contextlib import aclosing
 from agentkit.context import Context
 from agentkit.counting import count_broken, count_turn
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import ModelEvent, Turn, TurnBuilder, TurnDropped, TurnEnd
+from agentkit.events import ModelEvent, Turn, TurnDropped, TurnEnd
+from agentkit.folding import TurnBuilder
 from agentkit.hints import conversation_ended, subagents_may_follow
 from agentkit.hooking import before_model
 from agentkit.models.base import ModelRequest

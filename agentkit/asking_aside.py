@@ -11,7 +11,8 @@ from contextlib import aclosing
 
 from agentkit.counting import count_broken
 from agentkit.errors import ModelError
-from agentkit.events import Turn, TurnBuilder
+from agentkit.events import Turn
+from agentkit.folding import TurnBuilder
 from agentkit.models.base import ModelRequest
 from agentkit.quoting import RequestEstimate
 from agentkit.state import RunState

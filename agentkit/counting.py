@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentkit.caching.report import RequestRecord
-from agentkit.events import Turn, TurnBuilder
+from agentkit.events import Turn
+from agentkit.folding import TurnBuilder
 from agentkit.quote import Quote
 from agentkit.usage import Timing, Usage
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from agentkit.caching.tokens import BYTES_PER_TOKEN
 from agentkit.context.sizes import reported_tokens, segment_tokens, uncounted_tokens
 from agentkit.errors import PriceUnknown
-from agentkit.events import TurnBuilder
+from agentkit.folding import TurnBuilder
 from agentkit.models.base import ModelRequest
 from agentkit.models.prices import costs_nothing, prices_of
 from agentkit.models.routes import leaves

@@ -9,14 +9,8 @@ from opentelemetry.util.types import AttributeValue
 
 from agentkit.caching.verdict import Shortfall, Verdict
 from agentkit.errors import ModelError
-from agentkit.events import (
-    CacheEvent,
-    FinishReason,
-    ModelEnd,
-    ModelEvent,
-    TurnBuilder,
-    UsageEvent,
-)
+from agentkit.events import CacheEvent, FinishReason, ModelEnd, ModelEvent, UsageEvent
+from agentkit.folding import TurnBuilder
 from agentkit.models.base import ModelRequest
 from agentkit.observe import semconv
 from agentkit.observe.otel_content import output_messages

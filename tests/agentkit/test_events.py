@@ -18,8 +18,8 @@ from agentkit.events import (
     ToolCallArguments,
     ToolCallStarted,
     UsageEvent,
-    fold,
 )
+from agentkit.folding import fold
 from agentkit.usage import Timing, Usage
 
 ANSWER = "Ein Satz, dann eine Zahl: 1.234 — 語 🙂"

@@ -23,10 +23,11 @@ from agentkit import (
     tool,
 )
 from agentkit.errors import ConfigurationError, UnknownModel
-from agentkit.events import ModelEvent, TextDelta, TurnDropped, TurnEnd, fold
+from agentkit.events import ModelEvent, TextDelta, TurnDropped, TurnEnd
 from agentkit.fake import Ask, Failure
 from agentkit.fake import Call as FakeCall
 from agentkit.fake import Reply as FakeReply
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.hosted.model import HostedModel

@@ -12,7 +12,8 @@ import pytest
 from agentkit.blocks import ToolCall
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import ModelEvent, TextDelta, fold
+from agentkit.events import ModelEvent, TextDelta
+from agentkit.folding import fold
 from agentkit.models.base import HasWindow, KeepsAlive, Model, ModelRequest, Reuse, Warms
 from agentkit.models.engines import EngineRegistry, Options
 from agentkit.models.local import LocalModel

@@ -16,7 +16,8 @@ from agentkit import Agent, RunResult, tool
 from agentkit.blocks import AssistantMessage, UserMessage, VendorItem
 from agentkit.context import Context, SystemPart, SystemText, ToolList
 from agentkit.errors import ConfigurationError, ModelError, RequestRefused, UnknownModel
-from agentkit.events import Turn, fold
+from agentkit.events import Turn
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest, Settings, ToolChoice, ToolName
 from agentkit.models.resolve import resolve_model
 from agentkit.models.runtime import RuntimeModel

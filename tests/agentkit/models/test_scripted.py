@@ -11,7 +11,8 @@ from agentkit import Agent
 from agentkit.blocks import ToolMessage, ToolResult, UserMessage
 from agentkit.context import Context
 from agentkit.errors import ModelError
-from agentkit.events import ModelEvent, TextDelta, Turn, fold
+from agentkit.events import ModelEvent, TextDelta, Turn
+from agentkit.folding import fold
 from agentkit.models.base import Model, ModelRequest
 from agentkit.testing import (
     Call,

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import (
-    FinishReason,
-    ModelEnd,
-    ModelEvent,
-    VendorItemEvent,
-    fold,
-)
+from agentkit.events import FinishReason, ModelEnd, ModelEvent, VendorItemEvent
+from agentkit.folding import fold
 from agentkit.models.hosted.anthropic.blocks import (
     BlockReader,
     CallReader,

@@ -27,11 +27,12 @@ from agentkit.caching.verdict import Cause
 from agentkit.context import Context, SystemPart, SystemText, ToolList
 from agentkit.context.compact import compacted
 from agentkit.context.version import rebase
-from agentkit.events import CacheEvent, fold
+from agentkit.events import CacheEvent
 from agentkit.fake import Ask, Call, Reply
 from agentkit.fake.anthropic.parse import parse
 from agentkit.fake.api import HttpCall
 from agentkit.fake.provider import tenant_of_key
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest, Reuse, ToolName
 from agentkit.models.fallback import FallbackModel
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions

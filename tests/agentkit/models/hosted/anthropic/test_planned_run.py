@@ -32,9 +32,10 @@ from agentkit.caching.simulate import Served, SimulatedAnthropic
 from agentkit.caching.times import VirtualTime
 from agentkit.context import Context
 from agentkit.errors import RequestRefused
-from agentkit.events import Turn, fold
+from agentkit.events import Turn
 from agentkit.fake import Ask, FakeProvider, Reply
 from agentkit.fake import Call as FakeCall
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from agentkit.models.hosted.anthropic.layout import AnthropicLayout

@@ -33,7 +33,7 @@ from agentkit.caching.policy import Switches, Ttl, anthropic_policy
 from agentkit.caching.request import CacheRequest
 from agentkit.caching.simulate import ManualClock, Refused, Served, SimulatedAnthropic
 from agentkit.context import Context
-from agentkit.events import fold
+from agentkit.folding import fold
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from tests.agentkit.models.hosted.anthropic.support import (
     LABEL,

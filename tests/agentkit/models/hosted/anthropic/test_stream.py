@@ -23,7 +23,8 @@ from agentkit.blocks import (
     VendorItem,
 )
 from agentkit.errors import MissingExtra, ModelError, RequestRefused
-from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
+from agentkit.events import ModelEnd, TextDelta, UsageEvent
+from agentkit.folding import fold
 from agentkit.models.hosted.anthropic import AnthropicAdapter, AnthropicOptions
 from agentkit.models.hosted.wire import Adapter, Body
 from agentkit.usage import Usage

@@ -21,7 +21,8 @@ from agentkit.caching.simulate import SimulatedGemini
 from agentkit.caching.times import VirtualTime
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import UsageEvent, fold
+from agentkit.events import UsageEvent
+from agentkit.folding import fold
 from agentkit.models.hosted.gemini import GeminiAdapter
 from agentkit.models.hosted.gemini.body import GeminiBody
 from agentkit.models.hosted.gemini.cached_content import CachedContents

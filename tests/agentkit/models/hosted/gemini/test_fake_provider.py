@@ -19,8 +19,9 @@ from agentkit.caching.policy import gemini_policy
 from agentkit.caching.simulate import Served
 from agentkit.caching.times import VirtualTime
 from agentkit.context import Context
-from agentkit.events import Turn, fold
+from agentkit.events import Turn
 from agentkit.fake import FakeProvider
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest
 from agentkit.models.hosted.gemini import GeminiAdapter
 from tests.agentkit.models.hosted.gemini.talk import (

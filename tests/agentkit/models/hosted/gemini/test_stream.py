@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from agentkit.blocks import AssistantMessage, Text, Thinking, ToolCall, UserMessage, VendorItem
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError, ModelError, RequestRefused
-from agentkit.events import (
-    ModelEnd,
-    TextDelta,
-    Turn,
-    TurnBuilder,
-    UsageEvent,
-    VendorItemEvent,
-    fold,
-)
+from agentkit.events import ModelEnd, TextDelta, Turn, UsageEvent, VendorItemEvent
+from agentkit.folding import TurnBuilder, fold
 from agentkit.models.hosted.gemini import GeminiAdapter, GeminiOptions
 from agentkit.models.hosted.gemini.decode import Reader
 from agentkit.models.hosted.gemini.rawjson import raw_value

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentkit.caching.policy import UsageField
-from agentkit.events import ModelEvent, Turn, fold
+from agentkit.events import ModelEvent, Turn
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_chat import OPENAI, Profile
 from agentkit.models.hosted.openai_chat.stream import ChunkReader
 from tests.agentkit.models.hosted.openai_chat.talk import Clock, chunk

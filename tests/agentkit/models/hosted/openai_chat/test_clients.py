@@ -10,7 +10,7 @@ import respx
 from openai import AsyncOpenAI
 
 from agentkit.errors import ConfigurationError, MissingExtra
-from agentkit.events import fold
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_chat import (
     DEEPSEEK,
     PROFILES,

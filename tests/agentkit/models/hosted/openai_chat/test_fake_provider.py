@@ -14,8 +14,9 @@ from agentkit.blocks import Text, UserMessage
 from agentkit.caching.simulate import Served
 from agentkit.caching.times import VirtualTime
 from agentkit.context import Context, SystemPart, SystemText, ToolList
-from agentkit.events import Turn, fold
+from agentkit.events import Turn
 from agentkit.fake import FakeProvider
+from agentkit.folding import fold
 from agentkit.models.base import ModelRequest, Reuse
 from agentkit.models.hosted.model import HostedModel
 from agentkit.models.hosted.openai_chat import (

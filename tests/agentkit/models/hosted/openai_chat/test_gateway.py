@@ -14,7 +14,7 @@ import respx
 from agentkit.caching.plan.plan import Hints
 from agentkit.context import Context
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import fold
+from agentkit.folding import fold
 from agentkit.models.base import Settings
 from agentkit.models.hosted.openai_chat import (
     DEEPSEEK,

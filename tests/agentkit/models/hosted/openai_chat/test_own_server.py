@@ -12,7 +12,8 @@ import torch
 
 from agentkit.blocks import ToolMessage, ToolResult, UserMessage
 from agentkit.context import Context, SystemPart, SystemText, ToolList
-from agentkit.events import Turn, fold
+from agentkit.events import Turn
+from agentkit.folding import fold
 from agentkit.models.base import Settings
 from agentkit.models.hosted.openai_chat import VLLM, ChatAdapter
 from agentkit_runtime.load_text import load_text

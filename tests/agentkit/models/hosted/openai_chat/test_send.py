@@ -12,7 +12,8 @@ import respx
 
 from agentkit.caching.plan.plan import Hints
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
+from agentkit.events import ModelEnd, TextDelta, UsageEvent
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_chat import (
     DEEPSEEK,
     MISTRAL,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentkit.blocks import AssistantMessage, Text, Thinking, ToolCall, VendorItem
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import fold
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_chat import (
     MISTRAL,
     OPENROUTER,

@@ -15,10 +15,11 @@ from agentkit.caching.plan.plan import CachePlan
 from agentkit.caching.request import CacheRequest, Tenant
 from agentkit.caching.times import VirtualTime
 from agentkit.context import Context
-from agentkit.events import Turn, UsageEvent, fold
+from agentkit.events import Turn, UsageEvent
 from agentkit.fake import FakeProvider
 from agentkit.fake.api import HttpCall
 from agentkit.fake.openai.responses_parse import parse
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_responses import ResponsesAdapter, ResponsesOptions
 from agentkit.models.hosted.openai_responses.layout import ResponsesLayout
 from tests.agentkit.models.hosted.openai_responses.talk import (

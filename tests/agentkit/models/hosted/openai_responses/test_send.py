@@ -7,7 +7,8 @@ import json
 import respx
 from openai import AsyncOpenAI
 
-from agentkit.events import ModelEnd, TextDelta, UsageEvent, fold
+from agentkit.events import ModelEnd, TextDelta, UsageEvent
+from agentkit.folding import fold
 from tests.agentkit.models.hosted.openai_responses.talk import (
     URL,
     adapter,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from agentkit.blocks import Text, Thinking, ToolCall, VendorItem
 from agentkit.errors import ModelError, RequestRefused
-from agentkit.events import ModelEnd, ModelEvent, UsageEvent, VendorItemEvent, fold
+from agentkit.events import ModelEnd, ModelEvent, UsageEvent, VendorItemEvent
+from agentkit.folding import fold
 from agentkit.models.hosted.openai_responses.stream import Translator, cache_note, usage_of
 from agentkit.usage import Timing, Usage
 from tests.agentkit.models.hosted.openai_responses.talk import (
