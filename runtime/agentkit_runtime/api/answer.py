@@ -12,7 +12,7 @@ from agentkit_runtime.reply import ChatStream, abort_all, merged
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Ticket
-    from agentkit_runtime.api.standing import Standing
+    from agentkit_runtime.api.standing import Seat
     from agentkit_runtime.api.watches import Watches
 
 
@@ -26,17 +26,18 @@ class Answer:
         ticket: Ticket,
         watches: Watches,
         on_close: Callable[[Answer], None],
-        standing: Standing | None = None,
+        join: Callable[[Callable[[], None]], Seat] | None = None,
     ) -> None:
-        """`standing` ends the answers when their key is let in no more; without it nothing does."""
+        """`join` watches over the answers' key, and calls what it is given when that is let in no
+        more; without it nothing ends them."""
         self.chat = chat
         """What is answered: the caller's, labelled and bounded."""
         self._streams = streams
         self._ticket = ticket
         self._watches = watches
         self._on_close = on_close
-        self._standing = standing
         self._closed = False
+        self._seat = None if join is None else join(self.abort)
 
     @property
     def n(self) -> int:
@@ -51,7 +52,7 @@ class Answer:
     async def events(self) -> AsyncGenerator[tuple[int, ChatEvent], None]:
         """The events of all answers as they come, each with its answer's rank.
 
-        From the first event on that finds its key revoked, only ends come, and say so.
+        Once their key is revoked, only ends come, and say so.
         """
         try:
             async with aclosing(merged(self._streams)) as events:
@@ -78,7 +79,7 @@ class Answer:
 
     def _allowed(self, event: ChatEvent) -> ChatEvent | None:
         """What may be told of an event; None is nothing."""
-        refusal = None if self._standing is None else self._standing.refusal()
+        refusal = None if self._seat is None else self._seat.refusal()
         if refusal is None:
             return event
         self.abort()
@@ -99,6 +100,8 @@ class Answer:
             return
         self._closed = True
         self._on_close(self)
+        if self._seat is not None:
+            self._seat.leave()
         abort_all(self._streams)
         self._ticket.leave()
         self._watches.closed(failure)

@@ -15,12 +15,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import Bounds, Caller
 from agentkit_runtime.api.labels import labelled
-from agentkit_runtime.api.standing import Standing
+from agentkit_runtime.api.standing import Seat, Standings
 from agentkit_runtime.api.turns import Turns
 from agentkit_runtime.api.watches import Watches
 from agentkit_runtime.chat import ChatEvent, ChatRequest
@@ -138,6 +139,8 @@ class Answering:
     gate: Gate = field(default_factory=OpenGate)
     watchers: tuple[Watcher, ...] = ()
     clock: Callable[[], float] = time.monotonic
+    standings: Standings = field(default_factory=Standings)
+    """The keys of what is under way."""
     _open: set[Answer] = field(default_factory=set, init=False, repr=False, compare=False)
     _turns: Turns = field(default_factory=Turns, init=False, repr=False, compare=False)
 
@@ -191,8 +194,8 @@ class Answering:
             watches[0].closed(error)
             raise
         watches += (Watches(self.watchers, one) for one in asked[1:])
-        standing = None if caller_now is None else Standing(caller_now)
-        return await self._opened(asked, place, watches, standing)
+        join = None if caller_now is None else partial(self.standings.join, caller, caller_now)
+        return await self._opened(asked, place, watches, join)
 
     def _enter(self, asked: Sequence[Asked]) -> Ticket:
         first, *others = asked
@@ -204,7 +207,7 @@ class Answering:
         asked: Sequence[Asked],
         place: _Place,
         watches: Sequence[Watches],
-        standing: Standing | None,
+        join: Callable[[Callable[[], None]], Seat] | None,
     ) -> list[Answer]:
         opened: list[Answer] = []
         try:
@@ -212,7 +215,7 @@ class Answering:
                 async with self._turns.of(one.caller.tenant):
                     streams = await self.service.open_many(one.chat, one.n)
                 place.opened()
-                answer = Answer(one.chat, streams, place, watch, self._open.discard, standing)
+                answer = Answer(one.chat, streams, place, watch, self._open.discard, join)
                 self._open.add(answer)
                 opened.append(answer)
         except BaseException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast
 
@@ -110,15 +110,6 @@ def require_user(request: Request) -> Caller:
 def require_admin(request: Request) -> Caller:
     """The caller, who must be allowed to steer the server."""
     return _require(request, "admin")
-
-
-def is_still(request: Request, role: Role) -> bool:
-    """Whether the key of `request` still has `role`: for answers that have no end of their own."""
-    caller_now: Callable[[], Caller] = request.state.caller_now
-    try:
-        return role in caller_now().roles
-    except ApiError:
-        return False
 
 
 def _require(request: Request, role: Role) -> Caller:

@@ -67,7 +67,9 @@ class RequestMetrics:
             "request_generation_tokens", "Tokens of all answers to a request.", TOKEN_BUCKETS
         ).labels(model)
         self._ended = self._counter(
-            "requests", "Answers that ended, by reason; abort: cut off.", ("finished_reason",)
+            "requests",
+            "Answers that ended, by reason; abort: cut off, revoked: their key was.",
+            ("finished_reason",),
         )
         self._missed = self._counter(
             "cache_outcome_requests",

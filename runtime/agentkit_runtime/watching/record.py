@@ -14,8 +14,8 @@ refused  it never ran: a limit, a deadline of admission, or a request that canno
 failed   it began and broke
 """
 
-Finish = Literal["stop", "length", "tool_calls", "abort", "error"]
-"""Why an answer ended."""
+Finish = Literal["stop", "length", "tool_calls", "abort", "revoked", "error"]
+"""Why an answer ended; revoked: the key it was asked with is let in no more."""
 
 Temperature = Literal["hit", "miss", "unknown"]
 """Whether at least half of a prompt was read from the cache. Unknown: it never came to its end."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
-from agentkit_runtime.api.failure import ApiError, from_fault
+from agentkit_runtime.api.failure import ApiError, from_end, from_fault
 from agentkit_runtime.chat import ChatEvent, ChatFinished
 from agentkit_runtime.errors import RuntimeFault
 from agentkit_runtime.kv.missed import Cause
@@ -113,8 +113,9 @@ class RequestWatch:
         if failure is None:
             if len(self._ends) < self._asked.n:
                 return "gone", GONE_STATUS, None
-            if all(end.reason == "error" for end in self._ends.values()):
-                return "failed", 500, "engine_error"
+            if all(end.revoked or end.reason == "error" for end in self._ends.values()):
+                error = from_end(self._first_end())
+                return "failed", error.status, error.code or "engine_error"
             return "done", 200, None
         if isinstance(failure, asyncio.CancelledError):
             return "gone", GONE_STATUS, None
@@ -130,10 +131,14 @@ class RequestWatch:
             return ()
         ends = (self._ends.get(index) for index in range(self._asked.n))
         cut_off: Finish = "error" if outcome == "failed" else "abort"
-        return tuple(cut_off if end is None else end.reason for end in ends)
+        return tuple(cut_off if end is None else _finish_of(end) for end in ends)
 
     def _first_end(self) -> ChatFinished:
         return self._ends[min(self._ends)]
+
+
+def _finish_of(end: ChatFinished) -> Finish:
+    return "revoked" if end.revoked else end.reason
 
 
 class _OfThePrompt(TypedDict, total=False):

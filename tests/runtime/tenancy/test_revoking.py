@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -15,10 +18,10 @@ from typer.testing import CliRunner
 from agentkit_runtime.api import standing
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.standing import Standing
+from agentkit_runtime.api.standing import Standing, Standings
 from agentkit_runtime.cli import app
 from tests.runtime.service.scripted import BOUND_S, wait_until
-from tests.runtime.tenancy.house import House, chat_body
+from tests.runtime.tenancy.house import House, ask, chat_body
 
 ASKED = [{"role": "user", "content": "a novel"}]
 STREAMS: list[tuple[str, dict[str, Any]]] = [
@@ -147,3 +150,106 @@ def test_a_key_that_lost_its_role_is_let_in_no_more() -> None:
     refusal = found.refusal()
     assert refusal is not None
     assert refusal.status == 403
+
+
+# -- while nothing comes -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def swept(looks_at_each_event: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are looked up by the clock only, and often."""
+    monkeypatch.setattr(standing, "RECHECKED_S", BOUND_S)
+    monkeypatch.setattr(standing, "SWEPT_S", 0.01)
+
+
+@pytest.mark.usefixtures("swept")
+def test_who_waits_with_a_revoked_key_never_begins(house: House) -> None:
+    made = house.store.add(roles=frozenset({"user"}), tenant="dan", now_s=0.0)
+    under_way = house.app.state.site.answering.standings
+    asked = [
+        (path, {"model": "scripted", **body, "stream": stream})
+        for path, body in STREAMS
+        for stream in ((True, False) if path != "/v1/agentkit/chat" else (True,))
+    ]
+    asked[-1] = STREAMS[-1]
+    headers = {"Authorization": f"Bearer {made.key}"}
+    with (
+        httpx2.Client(base_url=house.url, headers=headers, timeout=BOUND_S) as client,
+        ThreadPoolExecutor(1 + len(asked)) as clients,
+        held(house),
+    ):
+        other = clients.submit(ask, house.ann)
+        assert house.pace.waiting.wait(BOUND_S)
+        answers = [clients.submit(client.post, path, json=body) for path, body in asked]
+        wait_until(lambda: len(under_way) == 1 + len(asked))
+        house.store.revoke(made.record.id, now_s=1.0)
+        wait_until(lambda: len(under_way) == 1)
+        house.pace.go()
+        told = [answer.result() for answer in answers]
+        assert other.result().status_code == 200
+
+    assert [answer.status_code for answer in told] == [200, 401] * 4 + [200]
+    for answer in told:
+        assert "this API key is revoked; ask the operator for a new one" in answer.text
+    assert "dan" not in house.service.stats().scheduler.computed, "it began"
+    wait_until(lambda: house.idle and not len(under_way))
+
+
+@pytest.mark.usefixtures("swept")
+def test_events_end_with_the_key_that_reads_them_though_nothing_happens(house: House) -> None:
+    made = house.store.add(roles=frozenset({"admin"}), tenant=None, now_s=0.0)
+    headers = {"Authorization": f"Bearer {made.key}"}
+    with (
+        httpx2.Client(base_url=house.url, headers=headers, timeout=BOUND_S) as client,
+        client.stream("GET", "/admin/v1/kv-events") as events,
+    ):
+        house.store.revoke(made.record.id, now_s=1.0)
+        assert not [line for line in events.iter_lines() if line.startswith("id: ")]
+
+
+def test_a_revoked_answer_is_remembered_as_that(house: House) -> None:
+    with guest(house) as (client, key_id), held(house):
+        body = chat_body("a novel", stream=True)
+        with client.stream("POST", "/v1/chat/completions", json=body) as answer:
+            assert house.pace.waiting.wait(BOUND_S)
+            house.store.revoke(key_id, now_s=1.0)
+            house.pace.go()
+            answer.read()
+    wait_until(lambda: house.idle)
+    row = house.root.get("/admin/v1/requests?limit=1").json()["requests"][0]
+    assert (row["key_id"], row["finish"], row["outcome"]) == (key_id, ["revoked"], "failed")
+    assert (row["status"], row["code"]) == (401, "invalid_api_key")
+    ended = 'agentkit_requests_total{model_name="scripted",finished_reason="revoked"} '
+    counts = [line for line in house.root.get("/metrics").text.splitlines() if ended in line]
+    assert float(counts[0].rpartition(" ")[2]) >= 1
+
+
+@pytest.mark.usefixtures("swept")
+def test_one_look_is_enough_for_all_that_a_key_has_under_way() -> None:
+    async def watched() -> tuple[int, list[str]]:
+        looks, ended = [0], list[str]()
+
+        def look() -> Caller:
+            looks[0] += 1
+            return Caller(key_id="k", roles=frozenset({"admin"}))
+
+        standings, caller = Standings(), Caller(key_id="k")
+        swept = asyncio.Event()
+        seats = [standings.join(caller, look, partial(ended.append, name)) for name in "ab"]
+        seats.append(standings.join(caller, look, swept.set))
+        seats[1].leave()
+        seats[1].leave()
+        other = standings.join(caller, look, partial(ended.append, "admin"), role="admin")
+        await asyncio.wait_for(swept.wait(), BOUND_S)
+        assert [seat.refusal() is None for seat in (*seats, other)] == [False, False, False, True]
+        again = standings.join(Caller(key_id="k"), look, partial(ended.append, "again"))
+        seats[0].leave()  # it has another line by now
+        assert len(standings) == 2
+        again.leave()
+        other.leave()
+        assert len(standings) == 0
+        return looks[0], ended
+
+    looks, ended = asyncio.run(watched())
+    assert ended == ["a"]
+    assert looks <= 3, "one for each role, and what an idle seat looks by itself"

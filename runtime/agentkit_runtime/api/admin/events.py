@@ -11,16 +11,16 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable
-from functools import partial
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 from fastapi import Header, Query, Request
 from fastapi.responses import Response
 
-from agentkit_runtime.api.caller import is_still
+from agentkit_runtime.api.caller import caller_of
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.sse import EventStream
+from agentkit_runtime.api.standing import Seat, Standings
 from agentkit_runtime.kv.events import BlockRemoved, BlockStored, Gap, KvEvent, Numbered
 from agentkit_runtime.steering import NoEvents, Steering
 
@@ -60,13 +60,19 @@ class EventEndpoint:
         seen = newest if since is None else since
         if last_event_id is not None and _NUMBER.fullmatch(last_event_id):
             seen = int(last_event_id)
-        admitted = partial(is_still, request, "admin")
-        return EventStream(self._events(seen, wakeup, admitted), on_close=leave)
+        standings: Standings = request.app.state.site.answering.standings
+        seat = standings.join(
+            caller_of(request), request.state.caller_now, wakeup.ring, role="admin"
+        )
 
-    async def _events(
-        self, seen: int, wakeup: Wakeup, admitted: Callable[[], bool]
-    ) -> AsyncIterator[bytes]:
-        while admitted():  # also with each beat: a revoked key reads on for so long at most
+        def close() -> None:
+            seat.leave()
+            leave()
+
+        return EventStream(self._events(seen, wakeup, seat), on_close=close)
+
+    async def _events(self, seen: int, wakeup: Wakeup, seat: Seat) -> AsyncIterator[bytes]:
+        while seat.refusal() is None:
             wakeup.clear()
             found = await self._steering.events_since(seen)
             if isinstance(found, Gap):
@@ -89,6 +95,10 @@ class Wakeup:
 
     def event(self, seq: int, event: KvEvent) -> None:
         """There is something new. A subscriber of `kv.events.EventLog`."""
+        self.ring()
+
+    def ring(self) -> None:
+        """Wake the reader. From any thread."""
         if not self._rung:  # once is enough until the reader looks
             self._rung = True
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody reads any more

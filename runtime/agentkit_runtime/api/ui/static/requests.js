@@ -52,7 +52,7 @@ function requestRow(row) {
     cell("First token", "number", timed(row.ttft_s, row)),
     cell("All", "number", duration(row.seconds)),
     cell("Answer", "number", counted(row.completion_tokens, "token")),
-    h("td", { data: { label: "End" }, title: ended(row) }, row.outcome === "done" ? row.finish.join(", ") : `${OUTCOMES[row.outcome] ?? row.outcome}${row.code ? `: ${row.code}` : ""}`));
+    h("td", { data: { label: "End" }, title: ended(row) }, howEnded(row)));
   return { element, update() {} };
 }
 
@@ -68,6 +68,12 @@ function hit(row) {
 function timed(ttft, row) {
   const parts = row.queue_s === null ? null : `waited ${duration(row.queue_s)}, read its prompt in ${duration(row.prefill_s)}, answered in ${duration(row.decode_s)}`;
   return h("span", { title: parts, text: duration(ttft) });
+}
+
+function howEnded(row) {
+  if (row.outcome === "done") return row.finish.join(", ");
+  if (row.finish.includes("revoked")) return "key revoked";
+  return `${OUTCOMES[row.outcome] ?? row.outcome}${row.code ? `: ${row.code}` : ""}`;
 }
 
 const ended = (row) => `${row.endpoint}, HTTP ${row.status}, ${row.id}, ${row.request_id}${row.key_id ? `, key ${row.key_id}` : ""}`;
