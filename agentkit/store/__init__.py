@@ -6,7 +6,8 @@ saving.py    one save: what it writes, and whether it may; sums.py: what its req
 deltas.py    what a save adds to a run, and the run again from all that was added
 reading.py   runs and contexts from their rows
 listing.py   what is shown of runs; moving.py: JSON Lines; erasing.py: deletion
-schema.py    the tables; engine.py: connections
+schema.py    the tables; upgrading.py makes them, and brings older ones up to date; engine.py:
+             connections
 
 Needs the extra `store`. Nothing else in the framework imports it: the loop knows
 `agentkit.journal.Journal` only.

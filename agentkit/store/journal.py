@@ -13,7 +13,7 @@ from sqlalchemy import select, update
 from agentkit.context import Context
 from agentkit.journal import Check
 from agentkit.saved import SavedRun
-from agentkit.store import erasing, listing, moving, reading, schema
+from agentkit.store import erasing, listing, moving, reading, upgrading
 from agentkit.store.engine import engine_of, name_of
 from agentkit.store.listing import RunRow, StepRow
 from agentkit.store.saving import Known
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def open_journal(place: str | Path, *, timeout_s: float = 10.0) -> SqlJournal:
-    """Open a journal, and make its tables if the database is new.
+    """Open a journal; make its tables if the database is new, and bring older ones up to date.
 
     Args:
         place: the path of a SQLite file, `sqlite:///runs.db`, or `postgresql://user@host/name`.
         timeout_s: how long to wait for a database that other processes write to.
 
     Raises:
-        JournalError: the database cannot be reached, or another version of agentkit made it.
+        JournalError: the database cannot be reached, or a newer version of agentkit made it.
         ConfigurationError: `place` is no such URL.
     """
     journal = SqlJournal(Worker(engine_of(place, timeout_s)))
@@ -59,13 +59,13 @@ class SqlJournal:
         self._worker = worker
 
     def prepare(self) -> None:
-        """Make the tables if there are none.
+        """Make the tables if there are none, and bring older ones up to date.
 
         Raises:
-            JournalError: there are those of another version, or the database fails.
+            JournalError: there are those of a newer version, or the database fails.
         """
         where = name_of(self._worker.engine)
-        self._worker.prepare(lambda connection: schema.prepare(connection, where))
+        self._worker.prepare(lambda connection: upgrading.prepare(connection, where))
 
     # The seam to the loop, see `agentkit.journal.Journal`.
 

@@ -23,7 +23,8 @@ FORMAT = 1
 """Grows when older versions could not read what newer ones write."""
 
 _HEAD = {"kind": "agentkit runs", "format": FORMAT}
-_NOT_MOVED = ("id", "owner")
+_NOT_MOVED = ("id", "owner", "seen_at", "n_adopted")
+"""What is true in its database only."""
 
 
 def export(connection: Connection, wanted: Mapping[str, str | None]) -> bytes:

@@ -1,11 +1,10 @@
-"""The tables, and which version of them a database has."""
+"""The tables. `upgrading.py` makes them, and brings older ones up to date."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Float,
     ForeignKey,
     Index,
@@ -14,17 +13,11 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    func,
-    insert,
-    inspect,
-    select,
     text,
 )
 
-from agentkit.journal import JournalError
-
-VERSION = 1
-"""Of the tables. Grows when older versions of agentkit could not use what newer ones make."""
+VERSION = 2
+"""Of the tables. Each change of theirs makes it one more, and adds a step to `upgrading.py`."""
 
 metadata = MetaData()
 
@@ -79,6 +72,8 @@ runs = Table(
     Column("n_unpriced", Integer, nullable=False),
     Column("n_steps", Integer, nullable=False),
     Column("owner", Text, nullable=False),
+    Column("seen_at", Float(53), nullable=False, server_default="0"),
+    Column("n_adopted", Integer, nullable=False, server_default="0"),
 )
 """What is listed of each run, and whose it is. What it consists of is in its steps."""
 
@@ -116,35 +111,3 @@ kept = Table(
     sqlite_with_rowid=False,
 )
 """Long tool results of which a context shows a part."""
-
-
-_MAKING = 0x6167656E
-"""The lock of whoever makes the tables; PostgreSQL has no names for such locks."""
-
-
-def prepare(connection: Connection, where: str) -> None:
-    """Make the tables in a new database.
-
-    Raises:
-        JournalError: the database has those of another version.
-    """
-    if not inspect(connection).has_table(version.name):
-        _make_alone(connection)
-    if not inspect(connection).has_table(version.name):
-        metadata.create_all(connection)
-        connection.execute(insert(version).values(version=VERSION))
-        return
-    found = connection.execute(select(version.c.version)).scalar()
-    if found != VERSION:
-        age = "a newer" if found is not None and found > VERSION else "another"
-        raise JournalError(
-            f"the database {where} was made by {age} version of agentkit: its tables have version "
-            f"{found!r}, and this one uses version {VERSION!r}. Export the runs with "
-            "the version that wrote them, and import them into a new database"
-        )
-
-
-def _make_alone(connection: Connection) -> None:
-    """Wait until nobody else makes the tables. (SQLite has one writer anyway.)"""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_MAKING)))

@@ -18,7 +18,7 @@ from agentkit.context import Segment
 from agentkit.errors import ConfigurationError
 from agentkit.journal import Journal, JournalError
 from agentkit.store import SqlJournal, open_journal
-from agentkit.store.schema import chain, segments, steps, version
+from agentkit.store.schema import chain, segments, steps
 from agentkit.testing import Call, ScriptedModel
 from tests.agentkit.store.made import after_turn, begun
 
@@ -179,17 +179,6 @@ async def test_damage_is_told_and_other_runs_are_not_touched_by_it(
     if "segment" not in what:
         await journal.save(other)
         assert await journal.load("other") == (other,)
-
-
-@pytest.mark.parametrize("found", [0, 99])
-async def test_a_database_of_another_version_is_refused(url: str, found: int) -> None:
-    with open_journal(url) as journal:
-        await journal._worker.write(lambda c: c.execute(update(version).values(version=found)))
-    age = "a newer" if found == 99 else "another"
-    with pytest.raises(
-        JournalError, match=rf"{age} version of agentkit: its tables have .* {found}"
-    ):
-        open_journal(url)
 
 
 @pytest.mark.parametrize(
