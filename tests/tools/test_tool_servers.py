@@ -11,9 +11,12 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import httpx2
 import pytest
 from mcp import Client
@@ -292,6 +295,29 @@ async def test_an_unexpected_error_shows_nothing_of_itself_and_a_refusal_all(is_
         assert "and 46 more" in many.content[0].text
         assert len(many.content[0].text) < 1000
         assert "\n" not in many.content[0].text
+
+
+async def test_slow_calls_leave_the_threads_of_stdin_and_stdout_alone():
+    held, begun = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        """Wait."""
+        begun.set()
+        return f"{held.wait(60)}"
+
+    tool = strict_tool(wait, annotations=READS)
+    n_usual = int(anyio.to_thread.current_default_thread_limiter().total_tokens)
+    async with Client(make_server("x", "x", [tool]), mode="legacy") as client:
+        calls = [asyncio.create_task(client.call_tool("wait", {})) for _ in range(n_usual + 5)]
+        try:
+            with anyio.fail_after(20):
+                await anyio.to_thread.run_sync(begun.wait)
+                # The transport over stdio reads and writes so.
+                await anyio.to_thread.run_sync(str)
+        finally:
+            held.set()
+        answers = await asyncio.gather(*calls)
+    assert {answer.content[0].text for answer in answers} == {"True"}
 
 
 def test_the_servers_leave_the_working_folder_alone(tmp_path, monkeypatch):

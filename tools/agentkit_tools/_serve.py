@@ -25,6 +25,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import anyio
+import anyio.to_thread
+from anyio.lowlevel import RunVar
 from mcp.server import MCPServer
 from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context
@@ -67,6 +69,11 @@ THREADS_END_WITHIN_S = 3.0
 
 _LOOPBACK = "127.0.0.1"
 
+_MAX_THREADS = 8
+"""Calls of tools that are plain functions, at the same time; further ones wait for a place."""
+
+_THREADS: RunVar[anyio.CapacityLimiter] = RunVar("threads of tools")
+
 
 class _StrictTool(Tool):
     """A tool that names each wrong argument in a line, and does not run then."""
@@ -90,9 +97,10 @@ def strict_tool(
 ) -> Tool:
     """An MCP tool from a function or coroutine function that returns text or raises `Refused`.
 
-    Refusals become tool errors with the text of `explain`. Arguments that the function does not
-    have are refused, so that a misspelt one is not dropped in silence. The function's docstring
-    is the description; its parameters are described with `Annotated[..., Field(...)]`.
+    A function runs in one of a few threads. Refusals become tool errors with the text of `explain`.
+    Arguments that the function does not have are refused, so that a misspelt one is not dropped in
+    silence. The function's docstring is the description; its parameters are described with
+    `Annotated[..., Field(...)]`.
     """
     tool = _StrictTool.from_function(
         _answering(function, explain),
@@ -230,13 +238,23 @@ def _answering(
         return answer_later
 
     @functools.wraps(function)
-    def answer(*args: Any, **kwargs: Any) -> Any:
+    async def answer(*args: Any, **kwargs: Any) -> Any:
+        called = functools.partial(function, *args, **kwargs)
         try:
-            return function(*args, **kwargs)
+            return await anyio.to_thread.run_sync(called, limiter=_threads())
         except Refused as refused:
             raise ToolError(_bounded(explain(refused))) from None
 
     return answer
+
+
+def _threads() -> anyio.CapacityLimiter:
+    """Those of the calls. Stdin and stdout have others, or slow calls would stop all traffic."""
+    try:
+        return _THREADS.get()
+    except LookupError:
+        _THREADS.set(made := anyio.CapacityLimiter(_MAX_THREADS))
+        return made
 
 
 def _bounded(text: str) -> str:
