@@ -311,4 +311,4 @@ def _link_warnings(link: McpLink) -> list[str]:
             f"{transport.n_junk_lines} lines on stdout are no messages; "
             f"the first is {transport.first_junk!r}"
         )
-    return warnings
+    return [*warnings, *transport.unanswered.warnings]

@@ -22,6 +22,7 @@ from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.process import ServerProcess
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST
+from agentkit.toolset.mcp.links.unanswered import Unanswered
 from agentkit.toolset.mcp.links.wire import (
     Broken,
     Junk,
@@ -96,6 +97,7 @@ class StdioTransport:
         self.n_junk_lines = 0
         self.first_junk: str | None = None
         self.fault: str | None = None
+        self.unanswered = Unanswered()
         self._writing_since_s: float | None = None
         self._process = process
         self._splitter = LineSplitter(max_message_bytes)
@@ -202,7 +204,7 @@ class StdioTransport:
                 except pydantic.ValidationError:
                     await self._deliver(self._no_message(value))
                 else:
-                    if is_bearable(message):
+                    if is_bearable(message) and self.unanswered.takes(message):
                         await self._send(message)
 
     def _no_message(self, value: dict[str, object]) -> Broken | Junk:
@@ -235,6 +237,7 @@ class StdioTransport:
                 stdin.write(text.encode() + b"\n")
                 await stdin.drain()
                 self._writing_since_s = None
+                self.unanswered.note_sent(item.message)
         except (ConnectionError, anyio.ClosedResourceError):
             # The server closed its stdin. It may still live, but can hear nothing more.
             pass

@@ -10,13 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
+from agentkit.toolset.mcp.links.unanswered import Unanswered
 from agentkit.toolset.mcp.links.wire import is_bearable
 
 if TYPE_CHECKING:
     import contextvars
 
-    from mcp.shared._stream_protocols import ReadStream
+    from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
 
     from agentkit.toolset.mcp.links.transport import Streams
 
@@ -31,6 +33,7 @@ class StreamTransport(ABC):
         self.n_junk_lines = 0
         self.first_junk: str | None = None
         self.fault: str | None = None
+        self.unanswered = Unanswered()
         self._context: AbstractAsyncContextManager[Streams] | None = None
 
     @property
@@ -50,7 +53,8 @@ class StreamTransport(ABC):
     async def __aenter__(self) -> Streams:
         self._context = self._streams()
         receive, send = await self._context.__aenter__()
-        return WatchedStream(receive, self._note_junk, self.closed.set), send
+        watched = WatchedStream(receive, self._note_junk, self.closed.set, self.unanswered)
+        return watched, WatchedSending(send, self.unanswered)
 
     async def __aexit__(
         self,
@@ -96,10 +100,12 @@ class WatchedStream:
         inner: ReadStream[SessionMessage | Exception],
         on_junk: Callable[[Exception], None],
         on_end: Callable[[], None],
+        unanswered: Unanswered,
     ) -> None:
         self._inner = inner
         self._on_junk = on_junk
         self._on_end = on_end
+        self._unanswered = unanswered
 
     @property
     def last_context(self) -> contextvars.Context | None:
@@ -113,7 +119,7 @@ class WatchedStream:
 
         try:
             item = await self._inner.receive()
-            while not isinstance(item, Exception) and not is_bearable(item.message):
+            while not isinstance(item, Exception) and not self._is_taken(item.message):
                 item = await self._inner.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
             self._on_end()
@@ -121,6 +127,9 @@ class WatchedStream:
         if isinstance(item, Exception):
             self._on_junk(item)
         return item
+
+    def _is_taken(self, message: JSONRPCMessage) -> bool:
+        return is_bearable(message) and self._unanswered.takes(message)
 
     async def aclose(self) -> None:
         """Close the stream below."""
@@ -136,6 +145,34 @@ class WatchedStream:
             return await self.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class WatchedSending:
+    """A sending stream that notes which requests of the server have been answered."""
+
+    def __init__(self, inner: WriteStream[SessionMessage], unanswered: Unanswered) -> None:
+        self._inner = inner
+        self._unanswered = unanswered
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message; returns when the stream below has taken it."""
+        await self._inner.send(item)
+        self._unanswered.note_sent(item.message)
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
         return self

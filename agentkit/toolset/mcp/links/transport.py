@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
+from agentkit.toolset.mcp.links.unanswered import Unanswered
 from agentkit.toolset.mcp.server import McpServer
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Transport(Protocol):
     """What is in no text of this class, and must be in no other that is shown."""
     n_junk_lines: int
     first_junk: str | None
+    unanswered: Unanswered
+    """The requests of the server that wait for an answer from us."""
 
     @property
     def pid(self) -> int | None:
