@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import uuid
@@ -17,7 +18,7 @@ _LEFT_S = 3_600.0
 
 
 @contextmanager
-def whole_file(target: Path, *, is_private: bool = False) -> Iterator[Path]:
+def whole_file(target: Path, *, is_private: bool = False, is_new: bool = False) -> Iterator[Path]:
     """Yield a path beside `target` to write to. If the block ends well, it is put in its place.
 
     Otherwise `target` stays as it was, and nothing is left. What processes have left that were
@@ -26,8 +27,10 @@ def whole_file(target: Path, *, is_private: bool = False) -> Iterator[Path]:
     Args:
         target: the file, which may be there.
         is_private: whether only this user may read it. Nothing is at the path before otherwise.
+        is_new: whether what somebody else has put there meanwhile stays.
 
     Raises:
+        FileExistsError: with `is_new`, there is a file by now.
         OSError: of the block, or because the file cannot be put in its place.
     """
     unfinished = target.with_name(f".{target.name}{_NEW}{uuid.uuid4().hex[:12]}")
@@ -36,7 +39,10 @@ def whole_file(target: Path, *, is_private: bool = False) -> Iterator[Path]:
         if is_private:
             os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield unfinished
-        os.replace(unfinished, target)
+        if is_new:
+            _place_new(unfinished, target)
+        else:
+            os.replace(unfinished, target)
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
@@ -54,6 +60,15 @@ def remove_unfinished(folder: Path, name: str | None = None) -> None:
         for each in os.scandir(folder):
             if each.name.startswith(start) and _NEW in each.name:
                 _remove_if_older(each, before_s)
+
+
+def _place_new(unfinished: Path, target: Path) -> None:
+    try:
+        os.link(unfinished, target)  # of several, one succeeds
+    except OSError:  # or the file system has no links
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
+        os.replace(unfinished, target)  # says what else is wrong
 
 
 def _remove_if_older(file: os.DirEntry[str], before_s: float) -> None:

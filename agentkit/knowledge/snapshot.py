@@ -75,11 +75,15 @@ class Snapshot:
             return cls(connection)
         target = Path(path)
         if target.exists():
-            raise KnowledgeError(
-                f"{str(target)!r} exists, and snapshots never change; take another"
-            )
-        with whole_file(target) as unfinished, closing(sqlite3.connect(unfinished)) as writing:
-            _write(writing, ordered, version, chunk_chars)
+            raise _exists(target)
+        try:
+            with (
+                whole_file(target, is_new=True) as unfinished,
+                closing(sqlite3.connect(unfinished)) as writing,
+            ):
+                _write(writing, ordered, version, chunk_chars)
+        except FileExistsError:  # somebody else was faster
+            raise _exists(target) from None
         return cls.open(target)
 
     @classmethod
@@ -195,6 +199,10 @@ def _write(
                 ("digest", f"sha256:{digest.hexdigest()}"),
             ],
         )
+
+
+def _exists(target: Path) -> KnowledgeError:
+    return KnowledgeError(f"{str(target)!r} exists, and snapshots never change; take another")
 
 
 def _in_order(chunks: Iterable[Chunk]) -> tuple[Document, ...]:

@@ -65,6 +65,28 @@ def test_two_writers_do_not_meet_and_the_last_one_stays(tmp_path):
     assert names(tmp_path) == ["a.json"]
 
 
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_writers_of_a_new_file_the_first_one_stays(tmp_path, monkeypatch, has_links):
+    if not has_links:
+        monkeypatch.setattr("agentkit.whole_file.os.link", no_links)
+    target = tmp_path / "a.json"
+
+    def write_second() -> None:
+        with whole_file(target, is_new=True) as second:
+            second.write_text("second")
+            with whole_file(target, is_new=True) as first:
+                first.write_text("first")
+
+    with pytest.raises(FileExistsError):
+        write_second()
+    assert target.read_text() == "first"
+    assert names(tmp_path) == ["a.json"]
+
+
+def no_links(*_: object) -> None:
+    raise PermissionError("a file system without links")
+
+
 def left(path: Path, age_s: float) -> Path:
     path.write_text("half")
     then = path.stat().st_mtime - age_s

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentkit.context import Context, SystemPart, SystemText
-from agentkit.knowledge import KnowledgeError, Snapshot
-from agentkit.knowledge.chunks import Source, chunks_of
+from agentkit.knowledge import KnowledgeError, Snapshot, index
+from agentkit.knowledge.chunks import Chunk, Source, chunks_of
 from agentkit.testing import assert_extends
 
 DOCUMENTS = [
@@ -177,11 +180,32 @@ def test_an_sqlite_without_full_text_search_is_named(monkeypatch: pytest.MonkeyP
 
 
 def test_a_build_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentkit.whole_file.os.link", _fail)
     monkeypatch.setattr("agentkit.whole_file.os.replace", _fail)
 
     with pytest.raises(OSError, match="full"):
         Snapshot.build(DOCUMENTS, path=tmp_path / "v1.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_two_builds_at_once_the_first_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot never changes, and somebody has opened that file."""
+    path = tmp_path / "v1.sqlite"
+    fill = index.fill
+
+    def meanwhile_another(connection: sqlite3.Connection, chunks: Iterable[Chunk]) -> None:
+        monkeypatch.undo()
+        Snapshot.build([Source("a", "the other one")], path=path).close()
+        fill(connection, chunks)
+
+    monkeypatch.setattr(index, "fill", meanwhile_another)
+    with pytest.raises(KnowledgeError, match="exists, and snapshots never change"):
+        Snapshot.build(DOCUMENTS, path=path)
+    with closing(Snapshot.open(path)) as kept:
+        assert kept.uris == ("a",)
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def _fail(*_: object) -> None:
