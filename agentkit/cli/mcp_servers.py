@@ -101,7 +101,7 @@ async def connected(
         servers: which.
         as_it_comes: whether to list also what is not trusted.
     """
-    from agentkit.toolset.mcp import connect_all
+    from agentkit.toolset.mcp.connecting import close_all, connect_all
     from agentkit.toolset.mcp.trust import Trust
 
     fresh = [replace(server, listing_ttl_s=0) for server in servers]
@@ -114,8 +114,7 @@ async def connected(
                 say(f"error: {connection.error}")
         yield connections
     finally:
-        for connection in connections:
-            await connection.close()
+        await close_all(connections)
 
 
 def echo_theirs(content: str | bytes) -> None:

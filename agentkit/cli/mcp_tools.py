@@ -15,12 +15,20 @@ from agentkit.cli.failures import fail, failures_as_exit_codes
 from agentkit.cli.mcp_content import prompts, resources
 from agentkit.cli.mcp_list import list_tools
 from agentkit.cli.mcp_lock import diff, lock
-from agentkit.cli.mcp_servers import echo_theirs
+from agentkit.cli.mcp_servers import (
+    Command,
+    Config,
+    Header,
+    Url,
+    connected,
+    echo_theirs,
+    servers_of,
+)
 
 if TYPE_CHECKING:
     from agentkit.cli.agents import AnyAgent
-    from agentkit.toolset import ToolOutput
-    from agentkit.toolset.mcp import McpTool
+    from agentkit.toolset import ToolContext, ToolOutput
+    from agentkit.toolset.mcp import McpServer, McpTool
 
 mcp = typer.Typer(no_args_is_help=True, help="MCP servers: their tools, and whether to trust them.")
 mcp.command("list")(list_tools)
@@ -28,23 +36,38 @@ mcp.command("list")(list_tools)
 
 @mcp.command()
 def call(
-    where: options.Where,
-    tool: Annotated[
-        str, typer.Argument(help="Its name, as `agentkit mcp list` shows it, or the server's own.")
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODULE:AGENT] TOOL [ARGUMENTS]",
+            help="The agent, unless another option says whose tool it is; the tool, as `agentkit "
+            "mcp list` shows it, or by the server's own name; and one JSON object.",
+            show_default=False,
+        ),
     ],
-    arguments: Annotated[
-        str, typer.Argument(help="One JSON object.", metavar="[ARGUMENTS]")
-    ] = "{}",
+    command: Command = None,
+    url: Url = None,
+    header: Header = None,
+    config: Config = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Call one tool of an agent's MCP servers, and print its result.
+    """Call one tool of an agent's MCP servers, or of a server, and print its result.
 
     Exit code 1: the result is an error.
     """
+    is_named = [command, url, config] != [None, None, None]
+    where, tool, arguments = _parts(words, has_agent=not is_named)
     from agentkit.cli.agents import load_agent
 
     with failures_as_exit_codes():
-        output = asyncio.run(_called(load_agent(where), tool, _object(arguments)))
+        given = _object(arguments)
+        if is_named:
+            servers = servers_of(None, command, url, header, config)
+            output = asyncio.run(_called_at(servers, tool, given))
+        else:
+            if header:
+                fail("--header is for --url", code=2)
+            output = asyncio.run(_called(load_agent(where), tool, given))
         if as_json:
             typer.echo(json.dumps({"content": output.content, "is_error": output.is_error}))
         else:
@@ -55,6 +78,16 @@ def call(
 
 for _command in (lock, diff, resources, prompts):
     mcp.command()(_command)
+
+
+def _parts(words: list[str], *, has_agent: bool) -> tuple[str, str, str]:
+    """Return the agent (empty without one), the tool and its arguments."""
+    wanted = ["MODULE:AGENT", "TOOL"] if has_agent else ["TOOL"]
+    if not len(wanted) <= len(words) <= len(wanted) + 1:
+        fail(f"give {' '.join(wanted)} and at most one JSON object, got {words!r}", code=2)
+    where = words[0] if has_agent else ""
+    tool, arguments = (*words[len(wanted) - 1 :], "{}")[:2]
+    return where, tool, arguments
 
 
 def _object(text: str) -> Mapping[str, object]:
@@ -68,16 +101,26 @@ def _object(text: str) -> Mapping[str, object]:
 
 
 async def _called(agent: AnyAgent, name: str, arguments: Mapping[str, object]) -> ToolOutput:
+    async with _connected(agent) as tools:
+        context = _context(agent.deps, agent.name)
+        return await _named(tools, name, "of this agent").call(arguments, context)
+
+
+async def _called_at(
+    servers: tuple[McpServer, ...], name: str, arguments: Mapping[str, object]
+) -> ToolOutput:
+    async with connected(servers) as connections:
+        tools = {tool.name: tool for each in connections for tool in each.tools}
+        return await _named(tools, name, "named here").call(arguments, _context(None, "nobody"))
+
+
+def _context(deps: object, agent: str) -> ToolContext[Any]:
     from agentkit.toolset import ToolContext
 
-    async with _connected(agent) as tools:
-        context: ToolContext[Any] = ToolContext(
-            deps=agent.deps, agent=agent.name, run_id="command-line", call_id="command-line"
-        )
-        return await _named(tools, name).call(arguments, context)
+    return ToolContext(deps=deps, agent=agent, run_id="command-line", call_id="command-line")
 
 
-def _named(tools: Mapping[str, McpTool], name: str) -> McpTool:
+def _named(tools: Mapping[str, McpTool], name: str, whose: str) -> McpTool:
     """Return the tool of this name; of the server's own, where only one server has it."""
     if name in tools:
         return tools[name]
@@ -86,9 +129,9 @@ def _named(tools: Mapping[str, McpTool], name: str) -> McpTool:
         return found[0]
     if found:
         which = ", ".join(tool.spec.name for tool in found)
-        fail(f"several MCP servers of this agent have a tool {name!r}; say which of: {which}")
+        fail(f"several MCP servers {whose} have a tool {name!r}; say which of: {which}")
     known = ", ".join(tools) or "none"
-    fail(f"no MCP server of this agent has a tool {name!r}; there are: {known}")
+    fail(f"no MCP server {whose} has a tool {name!r}; there are: {known}")
 
 
 @asynccontextmanager

@@ -107,6 +107,16 @@ def test_a_server_needs_no_agent(cli: Cli) -> None:
     command = f"{sys.executable} -S {SERVER} offered.json"
     listed = cli("mcp", "list", "--command", command)
     assert "server__add" in listed.stdout, listed.output
+    called = cli("mcp", "call", "--command", command, "add", '{"text": "1"}')
+    assert called.exit_code == 0, called.output
+    assert called.stdout == "called add\n"
+    assert cli("mcp", "call", "--command", command, "server__add", "--json").exit_code == 0
+    unknown = cli("mcp", "call", "--command", command, "nothing")
+    assert unknown.exit_code == 1
+    assert "no MCP server named here has a tool 'nothing'; there are: server__add" in unknown.stderr
+    assert cli("mcp", "call", "--command", command).exit_code == 2
+    assert cli("mcp", "call", "--command", command, "a:B", "add", "{}").exit_code == 2
+    assert cli("mcp", "call", "trusting_app:Free", "add", "--header", "A: b").exit_code == 2
     assert cli("mcp", "list").exit_code == 2
     assert cli("mcp", "list", "trusting_app:Free", "--command", command).exit_code == 2
     assert cli("mcp", "list", "--command", command, "--header", "A: b").exit_code == 2
