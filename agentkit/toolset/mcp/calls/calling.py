@@ -21,10 +21,12 @@ from agentkit.toolset.mcp.calls.asking import Asking, Refused
 from agentkit.toolset.mcp.calls.flood import Floodgate
 from agentkit.toolset.mcp.calls.results import cut, to_tool_output
 from agentkit.toolset.mcp.calls.rounds import with_answers
+from agentkit.toolset.mcp.calls.size import is_large
 from agentkit.toolset.mcp.links.link import McpLink
 from agentkit.toolset.mcp.links.transport import LOST, NOT_CARRIED_OUT
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.results import encodable
+from agentkit.toolset.threads import run_in_thread
 from agentkit.toolset.tool import ToolOutput
 
 if TYPE_CHECKING:
@@ -93,17 +95,29 @@ async def make_call(
         problem = await _explain(error, link, server, name)
         output = ToolOutput.error(cut(problem, _MOST_ERROR_CHARS), may_pass=True)
     else:
-        output = to_tool_output(result, server.max_result_chars, server.max_attachment_bytes)
-        if (broken := link.promised.problem_with(name, result)) is not None:
-            _LOGGER.info(
-                "%s: result of %r is not what was promised: %s", server.alias, name, broken
-            )
-            output = replace(output, content=f"{output.content}\n{_NOT_AS_PROMISED}")
+        output = await _read(result, link, server, name)
     if output.is_error and link.is_modern and _NO_WAY_TO_ASK in output.content:
         output = _could_not_ask(server, output, set() if logged is None else logged)
     output = _noted(output, asking.notes)
     # At last: what was added counts, too.
     return replace(output, content=cut(output.content, server.max_result_chars))
+
+
+async def _read(
+    result: Mapping[str, object], link: McpLink, server: McpServer, name: str
+) -> ToolOutput:
+    """Read a raw result, a large one beside the event loop, and say so if its form is another."""
+
+    def read() -> tuple[ToolOutput, str | None]:
+        output = to_tool_output(result, server.max_result_chars, server.max_attachment_bytes)
+        return output, link.promised.problem_with(name, result)
+
+    is_quick = link.promised.is_quick(name) and not is_large(result)
+    output, broken = read() if is_quick else await run_in_thread(read, "read-mcp-result")
+    if broken is None:
+        return output
+    _LOGGER.info("%s: result of %r is not what was promised: %s", server.alias, name, broken)
+    return replace(output, content=f"{output.content}\n{_NOT_AS_PROMISED}")
 
 
 def _could_not_ask(server: McpServer, output: ToolOutput, logged: set[str]) -> ToolOutput:

@@ -8,6 +8,7 @@ which counts for as much as it holds, and leaves out those whose time nobody can
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ _MOST_CHARS = 200_000
 """Of a result. Above this nobody reads it whole anyway."""
 _MOST_SCHEMA_CHARS = 100_000
 _MOST_STEPS = 20_000
+_QUICK_STEPS = 500
+"""So many take no more than some milliseconds."""
 _PARTS_A_STEP = 4
 """Of what a keyword holds, so much is compared in the time of a step."""
 _REASON_CHARS = 200
@@ -36,21 +39,27 @@ class OutputSchema:
         self._schema = schema
         self._validator: Validator | None = None
         self._is_useless = False
-        self._steps_left = 0
+        self._is_slow = False
+        self._steps = _Steps()
         self._sizes: dict[int, int] = {}
         """Of parts of the schema, by identity: they live as long as it."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a check is known to take little time; the first one has to compile."""
+        return self._is_useless or (self._validator is not None and not self._is_slow)
 
     def problem_with(self, result: Mapping[str, object]) -> str | None:
         """Return how a raw result breaks the promise; None: it keeps it, or nobody can tell.
 
-        Errors need not keep it. A schema that is broken itself, or refers to elsewhere, promises
-        nothing.
+        May be called in several threads. Errors need not keep it. A schema that is broken itself,
+        or refers to elsewhere, promises nothing.
         """
         if result.get("isError") is True or self._is_useless:
             return None
         if "structuredContent" not in result:
             return "it has no structured content, which the tool promises"
-        self._steps_left = _MOST_STEPS
+        self._steps.left = _MOST_STEPS
         try:
             value: Any = result["structuredContent"]
             if len(json.dumps(value)) > _MOST_CHARS:
@@ -62,6 +71,8 @@ class OutputSchema:
             # Whatever the library makes of a schema from elsewhere: it says nothing of the result.
             self._is_useless = True
             return None
+        finally:
+            self._is_slow |= self._steps.left < _MOST_STEPS - _QUICK_STEPS
         if error is None:
             return None
         where = "/".join(map(str, error.absolute_path)) or "the whole"
@@ -87,8 +98,8 @@ class OutputSchema:
 
     def _counted(self, keyword: _Keyword, *, is_compared: bool) -> _Keyword:
         def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[Any]:
-            self._steps_left -= 1 + self._n_parts(value, is_deep=is_compared) // _PARTS_A_STEP
-            if self._steps_left < 0:
+            self._steps.left -= 1 + self._n_parts(value, is_deep=is_compared) // _PARTS_A_STEP
+            if self._steps.left < 0:
                 raise _TooLongError
             yield from keyword(validator, value, instance, schema) or ()
 
@@ -122,10 +133,21 @@ class PromisedOutputs:
                 case _:
                     pass
 
+    def is_quick(self, name: str) -> bool:
+        """Whether looking at a small result of a tool is known to take little time."""
+        promised = self._by_name.get(name)
+        return promised is None or promised.is_quick
+
     def problem_with(self, name: str, result: Mapping[str, object]) -> str | None:
         """Return how a raw result of a tool breaks its promise; None: nothing is wrong."""
         promised = self._by_name.get(name)
         return None if promised is None else promised.problem_with(result)
+
+
+class _Steps(threading.local):
+    """What is left of one check, which runs in one thread."""
+
+    left = 0
 
 
 class _TooLongError(Exception):
