@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from agentkit.toolset.mcp.calls.asking import Asking, Refused
 from agentkit.toolset.mcp.calls.logs import ServerLog
 from agentkit.toolset.mcp.calls.rounds import with_answers
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
+from tests.agentkit.test_deadlines import run_virtually
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -60,21 +63,28 @@ class Bell:
 
 
 @ERAS
-async def test_the_server_hears_that_a_limit_has_ended_its_call(protocol: Any) -> None:
-    bell = Bell()
-    server = McpServer(alias="bell", server=bell.server, protocol=protocol)
-    agent = Agent(
-        model=ScriptedModel([Call("bell__wait"), "Never."]),
-        tools=[server],
-        limits=Limits(seconds=0.5),
-    )
-    async with agent:
-        with pytest.raises(LimitReached) as caught:
-            await agent.run("Go.")
-        await asyncio.wait_for(bell.cancelled.wait(), 10)
-    assert caught.value.partial is not None
-    (message,) = [m for m in caught.value.partial.messages if isinstance(m, ToolMessage)]
-    assert "cancelled" in message.results[0].content
+def test_the_server_hears_that_a_limit_has_ended_its_call(
+    protocol: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        clock = SimpleNamespace(monotonic=asyncio.get_running_loop().time, time=time.time)
+        monkeypatch.setattr("agentkit.state.time", clock)
+        bell = Bell()
+        server = McpServer(alias="bell", server=bell.server, protocol=protocol)
+        agent = Agent(
+            model=ScriptedModel([Call("bell__wait"), "Never."]),
+            tools=[server],
+            limits=Limits(seconds=0.5),
+        )
+        async with agent:
+            with pytest.raises(LimitReached) as caught:
+                await agent.run("Go.")
+            await asyncio.wait_for(bell.cancelled.wait(), 10)
+        assert caught.value.partial is not None
+        (message,) = [m for m in caught.value.partial.messages if isinstance(m, ToolMessage)]
+        assert "cancelled" in message.results[0].content
+
+    run_virtually(main())
 
 
 @ERAS
@@ -93,25 +103,27 @@ async def test_a_cancelled_call_leaves_the_session_usable(protocol: Any) -> None
 
 
 @ERAS
-async def test_a_timeout_is_an_answer_tells_the_server_and_is_not_tried_again(
-    protocol: Any,
-) -> None:
+def test_a_timeout_is_an_answer_tells_the_server_and_is_not_tried_again(protocol: Any) -> None:
     """M28, M29, M34: hanging for ever, hidden limits, and calls that were made twice."""
-    bell = Bell()
-    server = McpServer(
-        alias="bell", server=bell.server, protocol=protocol, tool_timeouts_s={"wait": 0.2}
-    )
-    async with server.connect() as connection:
-        output = await connection.call("wait", {})
-        assert output.is_error
-        assert "did not answer within 0.2 s" in output.content
-        assert "unknown" in output.content
-        await asyncio.wait_for(bell.cancelled.wait(), 10)
-        assert (await connection.call("ring", {})).content == "ding"
-    assert bell.n_calls == 1
+
+    async def main() -> None:
+        bell = Bell()
+        server = McpServer(
+            alias="bell", server=bell.server, protocol=protocol, tool_timeouts_s={"wait": 0.2}
+        )
+        async with server.connect() as connection:
+            output = await connection.call("wait", {})
+            assert output.is_error
+            assert "did not answer within 0.2 s" in output.content
+            assert "unknown" in output.content
+            await asyncio.wait_for(bell.cancelled.wait(), 10)
+            assert (await connection.call("ring", {})).content == "ding"
+        assert bell.n_calls == 1
+
+    run_virtually(main())
 
 
-async def test_a_call_is_tried_again_only_where_its_policy_says_so() -> None:
+def test_a_call_is_tried_again_only_where_its_policy_says_so() -> None:
     bell = Bell()
     server = McpServer(
         alias="bell",
@@ -119,14 +131,18 @@ async def test_a_call_is_tried_again_only_where_its_policy_says_so() -> None:
         call_timeout_s=0.1,
         policies={"wait": ToolPolicy(retries=1, retry_wait_s=0)},
     )
-    await Agent(model=ScriptedModel([Call("bell__wait"), "Done."]), tools=[server]).run("Go.")
+    agent = Agent(model=ScriptedModel([Call("bell__wait"), "Done."]), tools=[server])
+    run_virtually(agent.run("Go."))
     assert bell.n_calls == 2
 
 
-async def test_progress_keeps_a_long_call_alive_beyond_its_idle_limit() -> None:
-    server = McpServer(alias="bell", server=Bell().server, call_timeout_s=0.4)
-    async with server.connect() as connection:
-        assert (await connection.call("work", {})).content == "worked"
+def test_progress_keeps_a_long_call_alive_beyond_its_idle_limit() -> None:
+    async def main() -> None:
+        server = McpServer(alias="bell", server=Bell().server, call_timeout_s=0.4)
+        async with server.connect() as connection:
+            assert (await connection.call("work", {})).content == "worked"
+
+    run_virtually(main())
 
 
 def lowlevel(on_call: Callable[[str, Mapping[str, Any]], Any], **tool: Any) -> Server[Any]:

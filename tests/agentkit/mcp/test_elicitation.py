@@ -29,6 +29,7 @@ from agentkit.testing import Call, ScriptedModel, assert_prefix_stable
 from agentkit.toolset import ToolPolicy
 from agentkit.toolset.caller import NOBODY, Accept, Question
 from tests.agentkit.tool_results import result_texts
+from tests.agentkit.virtual_loop import run_virtually
 
 ERAS = pytest.mark.parametrize("protocol", ["auto", "legacy"])
 
@@ -402,7 +403,7 @@ async def test_a_question_is_answered_for_the_call_that_it_belongs_to(protocol: 
     assert result_texts(await agent.run("Go.")) == sold
 
 
-async def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
+def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
     class Slow(Decided):
         """You shop."""
 
@@ -417,7 +418,7 @@ async def test_the_time_that_a_person_takes_is_not_the_calls() -> None:
         model=ScriptedModel([Call("shop__buy", {"what": "hats"}), "Done."]),
         tools=[shop.open("legacy", call_timeout_s=0.2)],
     )
-    assert result_texts(await agent.run("Go.")) == ["sold 1 hats of size M"]
+    assert result_texts(run_virtually(agent.run("Go."))) == ["sold 1 hats of size M"]
 
 
 async def test_a_call_that_is_cancelled_takes_its_question_with_it() -> None:
