@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -68,12 +68,19 @@ def test_a_promise_is_first_looked_at_beside_the_loop_and_then_by_what_that_took
     assert [promised.is_quick(name) for name in names] == [True, False, True]
 
 
-def test_checks_of_one_promise_in_many_threads_do_not_mix():
+def test_checks_of_one_promise_in_two_threads_do_not_mix():
+    both_have_begun = threading.Barrier(2, timeout=20)
+
+    class Waiting(list[object]):
+        def __iter__(self) -> Iterator[object]:
+            both_have_begun.wait()
+            return super().__iter__()
+
     schema = {"type": "object", "properties": {"x": {"items": {"type": "integer"}}}}
     promise = OutputSchema(schema)
-    good = {"structuredContent": {"x": [1] * 3_000}}
-    bad = {"structuredContent": {"x": [*[1] * 3_000, "no"]}}
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(promise.problem_with, [good, bad] * 8))
     # Together they take more steps than one check may.
-    assert found == [None, "x/3000: 'no' is not of type 'integer'"] * 8
+    good = {"structuredContent": {"x": Waiting([1] * 12_000)}}
+    bad = {"structuredContent": {"x": Waiting([*[1] * 12_000, "no"])}}
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(promise.problem_with, [good, bad]))
+    assert found == [None, "x/12000: 'no' is not of type 'integer'"]
