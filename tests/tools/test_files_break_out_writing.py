@@ -47,6 +47,11 @@ OUTSIDE = [
     (".git/hooks/pre-commit", r"inside '\.git'"),
     (".GIT", r"inside '\.git'"),
     ("notes/.git", r"inside '\.git'"),
+    (".g\u200cit/hooks/pre-commit", r"inside '\.git'"),
+    (".\uff27it\ufe0f/config", r"inside '\.git'"),
+    ("GIT~1/config", r"inside '\.git'"),
+    (".git. ./config", r"inside '\.git'"),
+    (".git::$INDEX_ALLOCATION/config", r"inside '\.git'"),
 ]
 
 

@@ -7,13 +7,14 @@ import sys
 import tempfile
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from agentkit_tools import _finding, _listing, _text
+from agentkit_tools import _finding, _listing, _root, _text
 from agentkit_tools._errors import Refused
 from agentkit_tools._listing import fits
 from agentkit_tools._names import shown_name
@@ -22,6 +23,11 @@ from agentkit_tools._text import count_lines, lines_of
 from agentkit_tools.files import FileTools
 
 pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def random() -> Random:
+    return Random(17)
 
 
 @pytest.fixture
@@ -44,6 +50,22 @@ def test_a_folder_is_listed_in_order_with_sizes_and_line_counts(tools):
     ]
     assert tools.list_files("notes/b.md") == "notes/b.md  41 bytes, 4 lines"
     assert tools.list_files("./notes/deep/") == "notes/deep/c.md  10 bytes, 1 line"
+
+
+def test_a_listing_looks_at_no_more_files_than_it_shows(tools, folder, monkeypatch):
+    (folder / "many").mkdir()
+    for number in range(2500):
+        (folder / "many" / f"{number:04}").touch()
+    looked_at = []
+    look = _root.entry_at
+    monkeypatch.setattr(_root, "entry_at", lambda *args: looked_at.append(args[2]) or look(*args))
+    assert tools.list_files("many").endswith("[2000 more; use a pattern such as '*.md']")
+    assert len([name for name in looked_at if name.isdigit()]) < 1100  # once for its lines
+    looked_at.clear()
+    with pytest.raises(Refused) as caught:
+        tools.read_lines("many/x")
+    assert tools.explain(caught.value).endswith(" and 2480 more")
+    assert len(looked_at) < 50
 
 
 def test_a_pattern_finds_files_in_all_folders_below(tools):
@@ -259,6 +281,50 @@ def test_regular_expressions_are_found_too(tools):
     assert tools.search_text("TEA", regex=True, ignore_case=True).count("tea") == 2
     with pytest.raises(Refused, match="is no valid regular expression: missing \\)"):
         tools.search_text("(", regex=True)
+
+
+def test_an_invalid_regular_expression_is_told_where_there_is_nothing_to_search(tools, folder):
+    (folder / "hollow").mkdir()
+    with pytest.raises(Refused, match="is no valid regular expression"):
+        tools.search_text("(", "hollow", regex=True)
+
+
+def test_plain_text_is_found_as_if_each_line_had_been_looked_at(tools, folder, random):
+    """Also where folding makes lines longer, and lines end in all ways."""
+    for number in range(150):
+        text = "".join(random.choices("aAßİ\r\n\n", k=random.randint(0, 40)))
+        (folder / "t.txt").write_text(text, encoding="utf-8", newline="")
+        wanted = "".join(random.choices("aAßsİ\r", k=random.randint(1, 2)))
+        folds = number % 2 == 0
+        fold = str.casefold if folds else str
+        expected = [
+            f"t.txt:{at}: {line}"
+            for at, line in enumerate(lines_of(text), start=1)
+            if fold(wanted) in fold(line)
+        ]
+        answer = tools.search_text(wanted, "t.txt", ignore_case=folds)
+        assert answer.split("\n")[:-1] == expected
+
+
+@pytest.mark.parametrize("regex", [False, True])
+def test_a_long_line_shows_the_part_around_its_match(tools, folder, regex):
+    (folder / "long.txt").write_text("ß" * 3000 + "X" + "ß" * 3000, encoding="utf-8")
+    answer = tools.search_text("x", "long.txt", regex=regex, ignore_case=True)
+    assert answer.startswith("long.txt:1: ... ßßß")
+    if regex:  # plain text is found in what folding made of the line, which is longer
+        assert "X" in answer
+
+
+def test_millions_of_short_lines_are_searched_without_holding_each(tools, folder):
+    (folder / "short.txt").write_bytes(b"ab\n" * 400_000)
+    tracemalloc.start()
+    try:
+        answer = tools.search_text("no such text", "short.txt")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert answer == "[0 lines found, 1 files searched]"
+    assert peak_bytes < 15_000_000  # each line as an object takes 50 bytes
 
 
 def test_a_catastrophic_regular_expression_is_stopped(tools, folder, monkeypatch):

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from agentkit_tools._errors import Refused
 from agentkit_tools._paths import Entry, Kind, NotFound
 from agentkit_tools._root import MAX_DEPTH, Content, Root, entry_at, state_of
+from agentkit_tools._writable_names import check_depth, check_new, check_untouchable
 
 MAX_DELETED_ENTRIES = 1000
 """Folders with more in them are not deleted in one call."""
 
-_MAX_NEW_DEPTH = MAX_DEPTH - 4
 _PART_SUFFIX = ".agentkit-part"
 _NO_HARD_LINKS = {errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.ENOSYS}
 
@@ -38,7 +38,7 @@ def create(root: Root, path: str, data: bytes) -> None:
         there = _entry_or_none(folder, parts, path)
         if there is not None:
             raise Refused(_is_there(there, path))
-        _check_new(parts, path)
+        check_new(parts, path)
         with _changing(path), _part(folder, data, mode=None) as part:
             _put_new(folder, part, folder, parts[-1])
 
@@ -73,13 +73,13 @@ def make_folder(root: Root, path: str) -> bool:
         Refused: a component is no folder, a name is not allowed, or making it failed.
     """
     parts = root.parts(path)
-    _check_untouchable(parts, path)
+    check_untouchable(parts, path)
     is_new = False
-    _check_depth(parts, path)
+    check_depth(parts, path)
     for depth in range(1, len(parts) + 1):
         with root.open_folder(parts[: depth - 1], path) as folder:
             if _entry_or_none(folder, parts[:depth], path) is None:
-                _check_new(parts[:depth], path)
+                check_new(parts[:depth], path)
                 with _changing(path), contextlib.suppress(FileExistsError):
                     os.mkdir(parts[depth - 1], dir_fd=folder)
                 is_new = True
@@ -105,7 +105,7 @@ def move(root: Root, path: str, to: str, *, overwrite: bool) -> None:
             raise Refused(f"{path!r} is a {entry.kind}; only files and folders are moved")
         there = _entry_or_none(target, new, to)
         if there is None:
-            _check_new(new, to)
+            check_new(new, to)
         elif not (overwrite and entry.kind == there.kind == "file"):
             raise Refused(_is_there(there, to))
         elif there.state[:2] == entry.state[:2]:
@@ -197,28 +197,8 @@ def _named(root: Root, path: str) -> tuple[str, ...]:
     parts = root.parts(path)
     if not parts:
         raise Refused("'.' is the root folder, which stays as it is; name something in it")
-    _check_untouchable(parts, path)
+    check_untouchable(parts, path)
     return parts
-
-
-def _check_new(parts: tuple[str, ...], path: str) -> None:
-    """Refuse names that could not be listed, read or typed afterwards."""
-    _check_depth(parts, path)
-    if not parts[-1].isprintable() or "\\" in parts[-1]:
-        raise Refused(
-            f"{parts[-1]!r} has characters that a new name cannot have here (control characters, "
-            "invisible ones, a backslash); folders are parted by '/'"
-        )
-
-
-def _check_depth(parts: tuple[str, ...], path: str) -> None:
-    if len(parts) > _MAX_NEW_DEPTH:
-        raise Refused(f"{path[:100]!r}... lies deeper than {_MAX_NEW_DEPTH} folders")
-
-
-def _check_untouchable(parts: tuple[str, ...], path: str) -> None:
-    if ".git" in (part.casefold() for part in parts):
-        raise Refused(f"{path!r} is inside '.git', where nothing is changed: hooks there would run")
 
 
 def _check_file(entry: Entry, path: str) -> None:
@@ -234,7 +214,7 @@ def _check_deletable(root: Root, path: str, parts: tuple[str, ...]) -> None:
                 f"{path!r} holds more than {MAX_DELETED_ENTRIES} files and folders; "
                 "delete the folders in it one by one"
             )
-        _check_untouchable(tuple(entry.path.split("/")), entry.path)
+        check_untouchable(tuple(entry.path.split("/")), entry.path)
         if entry.path.count("/") - len(parts) >= MAX_DEPTH - 1:
             raise Refused(f"{path!r} is too deep; delete the folders in it first")
 

@@ -7,8 +7,8 @@ a bad one would never end (see `_regex_worker`).
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -23,14 +23,7 @@ from agentkit_tools._errors import Refused
 from agentkit_tools._names import shown_name
 from agentkit_tools._paths import Entry
 from agentkit_tools._root import Root
-from agentkit_tools._text import (
-    MAX_LINE_CHARS,
-    fitting,
-    is_binary,
-    lines_of,
-    n_lines,
-    shown_line,
-)
+from agentkit_tools._text import fitting, is_binary, n_lines, shown_match
 
 _MAX_QUERY_CHARS = 1000
 _MAX_SCANNED_FILES = 20_000
@@ -48,16 +41,13 @@ _START_CHILD = (
     f"import sys; sys.path.append({str(Path(__file__).resolve().parents[1])!r}); "
     "from agentkit_tools._regex_worker import main; main()"
 )
-_CONTEXT_CHARS = 100
-"""In a long line, what is shown starts this far before the match."""
-
 _places = threading.BoundedSemaphore(_MAX_REGEX_CHILDREN)
 """More children than this would together hold more memory than a machine may have."""
 
-_Match = tuple[int, int, int]
-"""Index of the text, index of the line, and where in the line the match starts (for showing)."""
+_Match = tuple[int, int, str]
+"""Index of the text, index of the line, and what is shown of the line."""
 
-_Find = Callable[[list[list[str]], int], list[_Match]]
+_Find = Callable[[list[str], int], list[_Match]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +70,8 @@ class _Scan:
     stopped: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    path: str
-    lines: list[str]
+_Text = tuple[str, str]
+"""The path of a file, and what it holds."""
 
 
 def search(root: Root, path: str, query: Query, max_file_bytes: int) -> str:
@@ -95,54 +83,74 @@ def search(root: Root, path: str, query: Query, max_file_bytes: int) -> str:
     Raises:
         Refused: nothing to look for, a broken or too slow regular expression, or no such path.
     """
-    find = _finder(query)
+    find, max_chars = _finder(query)
     scan = _Scan()
     found: list[str] = []
-    for batch in _batches(_texts(root, path, scan, max_file_bytes)):
-        for text_index, line_index, start in find(
-            [text.lines for text in batch], query.max_results + 1 - len(found)
+    for batch in _batches(_texts(root, path, scan, max_file_bytes), max_chars):
+        for text_index, line_index, shown in find(
+            [text for _, text in batch], query.max_results + 1 - len(found)
         ):
-            text = batch[text_index]
-            found.append(_shown(text.path, line_index, text.lines[line_index], start))
+            found.append(f"{shown_name(batch[text_index][0])}:{line_index + 1}: {shown}")
         if len(found) > query.max_results:
             break
-    shown = fitting(found[: query.max_results])
-    return "\n".join([*shown, _summary(query, len(found), len(shown), scan)])
+    shown_lines = fitting(found[: query.max_results])
+    return "\n".join([*shown_lines, _summary(query, len(found), len(shown_lines), scan)])
 
 
-def _finder(query: Query) -> _Find:
+def _finder(query: Query) -> tuple[_Find, int]:
+    """How to find, and in how many characters at once."""
     if not query.text or len(query.text) > _MAX_QUERY_CHARS:
         raise Refused(f"the query must have 1 to {_MAX_QUERY_CHARS} characters")
     if not query.is_regex:
-        return functools.partial(_find_plain, query)
-    try:
-        re.compile(query.text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise Refused(
-            f"{query.text!r} is no valid regular expression: {error}; "
-            "for plain text leave regex at false"
-        ) from None
+        return functools.partial(_find_plain, query), 1
     deadline = time.monotonic() + _MAX_SECONDS
-    return functools.partial(_find_in_child, query, deadline)
+    return functools.partial(_find_in_child, query, deadline), _BATCH_CHARS
 
 
-def _find_plain(query: Query, texts: list[list[str]], limit: int) -> list[_Match]:
+def _find_plain(query: Query, texts: list[str], limit: int) -> list[_Match]:
     """`str.find` takes linear time, whatever the query; `re` with IGNORECASE does not."""
     wanted = query.text.casefold() if query.ignore_case else query.text
     matches: list[_Match] = []
-    for text_index, lines in enumerate(texts):
-        for line_index, line in enumerate(lines):
-            start = (line.casefold() if query.ignore_case else line).find(wanted)
-            if start >= 0:
-                matches.append((text_index, line_index, start))
-                if len(matches) >= limit:
-                    return matches
+    for text_index, text in enumerate(texts):
+        plain = text.replace("\r\n", "\n").removesuffix("\r")
+        folded = plain.casefold() if query.ignore_case else plain
+        lines = _lines_with(wanted, plain, folded)
+        matches += [
+            (text_index, line, shown)
+            for line, shown in itertools.islice(lines, limit - len(matches))
+        ]
     return matches
 
 
-def _find_in_child(
-    query: Query, deadline: float, texts: list[list[str]], limit: int
-) -> list[_Match]:
+def _lines_with(wanted: str, text: str, folded: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text in whose folded form something is; without taking it apart.
+
+    Folding can make a line longer, and makes no line and takes none away.
+    """
+    number = start = folded_start = 0
+    while "\n" not in wanted and (at := folded.find(wanted, folded_start)) >= 0:
+        n_skipped = folded.count("\n", folded_start, at)
+        if n_skipped:
+            folded_start = folded.rfind("\n", folded_start, at) + 1
+            is_same = len(folded) == len(text)
+            start = folded_start if is_same else _skipped(text, start, n_skipped)
+            number += n_skipped
+        end, folded_end = (each.find("\n", where) for each, where in ((text, start), (folded, at)))
+        line = text[start:] if end < 0 else text[start:end]
+        yield number, shown_match(line, at - folded_start)
+        if end < 0:
+            return
+        number, start, folded_start = number + 1, end + 1, folded_end + 1
+
+
+def _skipped(text: str, start: int, n_lines: int) -> int:
+    """Where the line starts that comes so many lines later."""
+    for _ in range(n_lines):
+        start = text.find("\n", start) + 1
+    return start
+
+
+def _find_in_child(query: Query, deadline: float, texts: list[str], limit: int) -> list[_Match]:
     request = {
         "pattern": query.text,
         "ignore_case": query.ignore_case,
@@ -157,7 +165,7 @@ def _find_in_child(
     if not _places.acquire(timeout=max(0.1, deadline - time.monotonic())):
         raise Refused("too many searches run at the same time; search again, or for plain text")
     try:
-        reply = subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _START_CHILD],
             input=json.dumps(request).encode(),
             capture_output=True,
@@ -168,7 +176,13 @@ def _find_in_child(
         raise Refused(_why_stopped(query, error)) from None
     finally:
         _places.release()
-    return [(text, line, start) for text, line, start in json.loads(reply.stdout)["matches"]]
+    reply = json.loads(done.stdout)
+    if "invalid" in reply:
+        raise Refused(
+            f"{query.text!r} is no valid regular expression: {reply['invalid']}; "
+            "for plain text leave regex at false"
+        )
+    return [(text, line, shown) for text, line, shown in reply["matches"]]
 
 
 def _why_stopped(query: Query, error: subprocess.SubprocessError) -> str:
@@ -206,7 +220,7 @@ def _texts(root: Root, path: str, scan: _Scan, max_file_bytes: int) -> Iterator[
             scan.skipped["binary"] += 1
             continue
         scan.n_files += 1
-        yield _Text(entry.path, lines_of(data.decode("utf-8-sig", "replace")))
+        yield entry.path, data.decode("utf-8-sig", "replace")
 
 
 def _bound_reached(scan: _Scan, deadline: float) -> str | None:
@@ -223,23 +237,19 @@ def _why_skipped(entry: Entry, max_file_bytes: int) -> str:
     return "too large" if entry.size_bytes > max_file_bytes else "not readable"
 
 
-def _batches(texts: Iterator[_Text]) -> Iterator[list[_Text]]:
+def _batches(texts: Iterator[_Text], max_chars: int) -> Iterator[list[_Text]]:
+    """All texts in lists of about so many characters; without texts one empty list."""
     batch: list[_Text] = []
-    size = 0
+    size = n_batches = 0
     for text in texts:
         batch.append(text)
-        size += sum(map(len, text.lines))
-        if size >= _BATCH_CHARS:
+        size += len(text[1])
+        if size >= max_chars:
             yield batch
+            n_batches += 1
             batch, size = [], 0
-    if batch:
+    if batch or not n_batches:
         yield batch
-
-
-def _shown(path: str, line_index: int, line: str, start: int) -> str:
-    """Show the whole line; of a very long one the part around the match."""
-    from_char = 0 if len(line) <= MAX_LINE_CHARS else max(0, start - _CONTEXT_CHARS)
-    return f"{shown_name(path)}:{line_index + 1}: {shown_line(line, from_char)}"
 
 
 def _summary(query: Query, n_found: int, n_shown: int, scan: _Scan) -> str:

@@ -28,10 +28,14 @@ def list_folder(root: Root, path: str) -> str:
         Refused: no such path.
     """
     entry = root.entry(path)
-    entries = root.entries(path) if entry.kind == "folder" else [entry]
-    lines = fitting(_lines(root, entries[:_MAX_SHOWN]))
-    if len(entries) > len(lines):
-        lines.append(f"[{len(entries) - len(lines)} more; use a pattern such as '*.md']")
+    if entry.kind != "folder":
+        return "\n".join(_lines(root, [entry]))
+    names = root.names(path)
+    entries = root.entries(path, names[:_MAX_SHOWN])
+    lines = fitting(_lines(root, entries))
+    n_more = len(names[_MAX_SHOWN:]) + len(entries) - len(lines)
+    if n_more:
+        lines.append(f"[{n_more} more; use a pattern such as '*.md']")
     return "\n".join(lines) or f"[{path!r} is empty]"
 
 

@@ -30,6 +30,8 @@ from agentkit_tools._paths import (
 MAX_DEPTH = 64
 """Folders that lie deeper are listed and not entered."""
 
+_LOOKED_AT_ONCE = 1000
+
 _DIRECTORY = (
     os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_DIRECTORY", 0)
 )
@@ -134,15 +136,26 @@ class Root:
             raise Refused(too_large(path, max_bytes))
         return Content(data, state_of(status))
 
-    def entries(self, path: str) -> list[Entry]:
-        """What is in a folder, in code-point order of the names.
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, in code-point order.
 
         Raises:
             Refused: no such folder.
         """
         parts = self.parts(path)
+        with self.open_folder(parts, path) as folder, translated(path, parts):
+            return sorted(os.listdir(folder))
+
+    def entries(self, path: str, names: list[str] | None = None) -> list[Entry]:
+        """What is in a folder under some of its names, or under all, in code-point order.
+
+        Raises:
+            Refused: no such folder.
+        """
+        parts = self.parts(path)
+        names = self.names(path) if names is None else names
         with self.open_folder(parts, path) as folder:
-            return _entries_at(folder, parts)
+            return _entries_at(folder, parts, names)
 
     def walk(self, path: str, leaves_out: Callable[[Entry], bool] | None = None) -> Iterator[Entry]:
         """All that is below a folder, or the file itself, depth first in a fixed order.
@@ -154,18 +167,18 @@ class Root:
         if top.kind != "folder":
             yield top
             return
-        pending = [self.entries(path)[::-1]]
+        pending = [self._each_entry(path, self.names(path))]
         while pending:
-            if not pending[-1]:
+            entry = next(pending[-1], None)
+            if entry is None:
                 pending.pop()
                 continue
-            entry = pending[-1].pop()
             yield entry
             if entry.kind != "folder" or len(pending) >= MAX_DEPTH:
                 continue
             if leaves_out is None or not leaves_out(entry):
                 with contextlib.suppress(Refused):
-                    pending.append(self.entries(entry.path)[::-1])
+                    pending.append(self._each_entry(entry.path, self.names(entry.path)))
 
     @contextlib.contextmanager
     def open_folder(self, parts: tuple[str, ...], path: str) -> Iterator[int]:
@@ -189,6 +202,12 @@ class Root:
             yield current
         finally:
             os.close(current)
+
+    def _each_entry(self, path: str, names: list[str]) -> Iterator[Entry]:
+        """Looked at some at a time: what a folder with a million names holds takes much memory."""
+        with contextlib.suppress(Refused):  # the folder is gone, or something else by now
+            for start in range(0, len(names), _LOOKED_AT_ONCE):
+                yield from self.entries(path, names[start : start + _LOOKED_AT_ONCE])
 
     def _real(self, parents: tuple[str, ...], shown: str) -> str:
         """The name in a folder that is shown like this. A name that is really so comes first."""
@@ -219,10 +238,8 @@ def state_of(status: os.stat_result) -> tuple[int, ...]:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _entries_at(folder: int, parents: tuple[str, ...]) -> list[Entry]:
+def _entries_at(folder: int, parents: tuple[str, ...], names: list[str]) -> list[Entry]:
     path = "/".join(parents) or "."
-    with translated(path, parents):
-        names = sorted(os.listdir(folder))
     entries = []
     for name in names:
         # A file may go between the listing and the look at it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from collections.abc import Iterator
 
 from agentkit_tools._errors import Refused
 
@@ -18,6 +19,9 @@ MAX_ANSWER_CHARS = 38_000
 
 _NOTE_CHARS = 500
 """Left free in an answer for what is said about it."""
+
+_CONTEXT_CHARS = 100
+"""In a long line, what is shown starts this far before a match."""
 
 _SNIFFED_BYTES = 8192
 
@@ -62,6 +66,16 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
+def each_line(text: str) -> Iterator[str]:
+    """As `lines_of`, one after the other: all lines together can take ten times their text."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        yield text[start:end].removesuffix("\r")
+        start = end + 1
+
+
 def count_lines(data: bytes) -> int:
     """How many lines `lines_of` would give."""
     return data.count(b"\n") + (not data.endswith(b"\n") and bool(data))
@@ -85,6 +99,13 @@ def shown_line(line: str, start: int = 0) -> str:
     before = "... " if start else ""
     after = f" ... [line of {len(line)} characters]" if start + len(part) < len(line) else ""
     return f"{before}{part}{after}"
+
+
+def shown_match(line: str, start: int) -> str:
+    """The whole line; of a very long one the part around a match that starts there."""
+    if len(line) <= MAX_LINE_CHARS:
+        return line
+    return shown_line(line, max(0, min(start, len(line)) - _CONTEXT_CHARS))
 
 
 def version_of(data: bytes) -> str:

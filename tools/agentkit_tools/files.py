@@ -31,6 +31,7 @@ user of this machine with the rights of the one who started it.
 from __future__ import annotations
 
 import difflib
+import itertools
 import sys
 from typing import Annotated
 
@@ -160,18 +161,18 @@ class FileTools:
         if not isinstance(refused, NotFound):
             return str(refused)
         try:
-            names = [
-                entry.name + "/" * (entry.kind == "folder")
-                for entry in self._root.entries(refused.folder)
-            ]
+            names = self._root.names(refused.folder)
+            near = difflib.get_close_matches(
+                refused.name, _some(names, len(refused.name)), n=3, cutoff=0.5
+            )
+            others = (name for name in names if name not in near)
+            some = [*near, *itertools.islice(others, _MAX_SUGGESTIONS - len(near))]
+            entries = self._root.entries(refused.folder, some)
         except Refused:
             return str(refused)
-        near = difflib.get_close_matches(
-            refused.name, _some(names, len(refused.name)), n=3, cutoff=0.5
-        )
-        shown = [shown_name(name) for name in [*near, *(n for n in names if n not in near)]]
-        more = f" and {len(shown) - _MAX_SUGGESTIONS} more" if len(shown) > _MAX_SUGGESTIONS else ""
-        there = f"{', '.join(shown[:_MAX_SUGGESTIONS])}{more}" if shown else "nothing"
+        shown = [shown_name(entry.name) + "/" * (entry.kind == "folder") for entry in entries]
+        more = f" and {len(names) - len(some)} more" if len(names) > len(some) else ""
+        there = f"{', '.join(shown)}{more}" if shown else "nothing"
         return f"no such file {refused.name!r} in {refused.folder!r}; in it are: {there}"
 
     def explain_write(self, refused: Refused) -> str:
