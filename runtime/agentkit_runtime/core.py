@@ -103,6 +103,16 @@ class EngineCore:
         self._runs[request.request_id] = Run(sequence, emit)
         self.scheduler.add(sequence)
 
+    def left_to_compute(self, request_id: str) -> int:
+        """Known tokens of a request that are not cached; of an unknown id, 0.
+
+        Of one that waits that is what the tree said when it came.
+        """
+        run = self._runs.get(request_id)
+        if run is None:
+            return 0
+        return max(0, run.sequence.length - max(run.sequence.matched, run.sequence.computed))
+
     def abort(self, request_id: str) -> None:
         """End a request at the start of the next step; unknown ids are ignored."""
         run = self._runs.get(request_id)

@@ -63,6 +63,8 @@ class ThoughtParser(Protocol):
 class EngineGeneration(Protocol):
     """A running request of the engine; `engine.Generation`."""
 
+    request_id: str
+
     def __aiter__(self) -> AsyncIterator[EngineEvent]:
         """Events; the last is `Finished`."""
 
@@ -235,6 +237,11 @@ class ChatStream:
 
     def __aiter__(self) -> ChatStream:
         return self
+
+    @property
+    def engine_id(self) -> str:
+        """The id by which the engine knows the request."""
+        return self._generation.request_id
 
     @property
     def ids(self) -> tuple[int, ...]:

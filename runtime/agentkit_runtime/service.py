@@ -13,6 +13,7 @@ import itertools
 import logging
 import secrets
 from collections.abc import AsyncGenerator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -231,6 +232,14 @@ class ChatService:
                 stream.abort()
             raise
         return streams
+
+    def left_to_compute(self, reply: ChatStream) -> Future[int]:
+        """How many tokens of the prompt of a reply the engine still has to compute.
+
+        Nothing of other tenants' shows in it: cached is what the request's own may read. Raises
+        EngineStopped.
+        """
+        return self._loaded.engine.call(lambda core: core.left_to_compute(reply.engine_id))
 
     def _prepare_many(self, request: ChatRequest, n: int) -> tuple[Prepared, list[GenerateRequest]]:
         prepared = self.prepare(request)

@@ -5,8 +5,9 @@ site       what all endpoints of a server share
 caller     who sends a request: authentication and roles
 labels     session, tags, priority and deadline from headers
 answering  one way from a request to its events: gate, service, watchers
-answer     the answers to one request; standing: whether its key still holds; watches: who looks on
+answer     the answers to one request; standing: whether keys still hold; watches: who looks on
 turns      how many requests of a tenant are worked on in threads at a time
+estimate   what a request may cost, before it is tokenised
 failure    `ApiError`, before it has a dialect's shape; dialect: which shape at which path
 large      bodies that are decoded in threads; patient_json: and let others have the interpreter
 body_limit bodies that are too large or do not come; connections: those held open for nothing

@@ -10,9 +10,11 @@ so that quotas, limits and measurements hold for every endpoint alike.
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.caller import Bounds, Caller
+from agentkit_runtime.api.estimate import prompts_tokens
 from agentkit_runtime.api.labels import labelled
 from agentkit_runtime.api.standing import Seat, Standings
 from agentkit_runtime.api.turns import Turns
@@ -49,6 +52,10 @@ class Asked:
     """On the server's monotonic clock."""
     more: tuple[ChatRequest, ...] = ()
     """Further prompts of the same request, for gates: all of them are let in, or none is."""
+
+    prompt_tokens: int | None = None
+    """An estimate of all prompts together, made in a thread; None where they are small enough for
+    gates to make it themselves, by `api.estimate`."""
 
     @property
     def chats(self) -> tuple[ChatRequest, ...]:
@@ -83,6 +90,9 @@ class Ticket(Protocol):
 
     def opened(self) -> None:
         """The engine has the request. Not called when it was refused on the way there."""
+
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        """`left` asks the engine what it has to compute of a prompt that it has got."""
 
     def event(self, index: int, event: ChatEvent) -> None:
         """Answer `index` went on."""
@@ -124,6 +134,9 @@ class _NoTicket:
     def opened(self) -> None:
         pass
 
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        pass
+
     def event(self, index: int, event: ChatEvent) -> None:
         pass
 
@@ -154,6 +167,7 @@ class Answering:
         headers: Mapping[str, str],
         n: int = 1,
         caller_now: Callable[[], Caller] | None = None,
+        large: bool = False,
     ) -> list[Answer]:
         """Start `n` answers to each chat of a request. Whoever gets the `Answer`s closes them.
 
@@ -168,6 +182,7 @@ class Answering:
             headers: of the request, names in lower case.
             n: answers to each chat.
             caller_now: authenticates once more; answers end when it raises.
+            large: the event loop must not go through the texts.
 
         Raises:
             ApiError: the gate, or a header, says no.
@@ -189,7 +204,8 @@ class Answering:
         ]
         watches = [Watches(self.watchers, asked[0])]
         try:
-            place = _Place(self._enter(asked), len(asked))
+            n_tokens = await self._estimated(chats, caller) if large else None
+            place = _Place(self._enter(asked, n_tokens), len(asked))
         except BaseException as error:
             watches[0].closed(error)
             raise
@@ -197,10 +213,16 @@ class Answering:
         join = None if caller_now is None else partial(self.standings.join, caller, caller_now)
         return await self._opened(asked, place, watches, join)
 
-    def _enter(self, asked: Sequence[Asked]) -> Ticket:
+    async def _estimated(self, chats: Sequence[ChatRequest], caller: Caller) -> int:
+        async with self.turn(caller):
+            return await asyncio.to_thread(prompts_tokens, chats)
+
+    def _enter(self, asked: Sequence[Asked], n_tokens: int | None) -> Ticket:
         first, *others = asked
         more = tuple(one.chat for one in others)
-        return self.gate.enter(dataclasses.replace(first, more=more, n=first.n * len(asked)))
+        return self.gate.enter(
+            dataclasses.replace(first, more=more, n=first.n * len(asked), prompt_tokens=n_tokens)
+        )
 
     async def _opened(
         self,
@@ -218,6 +240,7 @@ class Answering:
                 answer = Answer(one.chat, streams, place, watch, self._open.discard, join)
                 self._open.add(answer)
                 opened.append(answer)
+                place.costs(partial(self.service.left_to_compute, streams[0]))
         except BaseException as error:
             for answer in opened:
                 answer.close(error)
@@ -263,6 +286,9 @@ class _Place:
         self._n_coming -= 1
         if not self._n_coming:
             self._ticket.opened()
+
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        self._ticket.costs(left)
 
     def event(self, index: int, event: ChatEvent) -> None:
         self._ticket.event(index, event)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack
 
 from agentkit_runtime.api.answering import Asked, Gate, Ticket
@@ -42,6 +43,11 @@ class Tickets:
         """The engine has the request."""
         for ticket in self._tickets:
             ticket.opened()
+
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        """`left` asks the engine what it has to compute of a prompt."""
+        for ticket in self._tickets:
+            ticket.costs(left)
 
     def event(self, index: int, event: ChatEvent) -> None:
         """Answer `index` went on."""

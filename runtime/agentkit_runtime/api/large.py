@@ -114,10 +114,14 @@ class BodyRoute(APIRoute):
 
 async def made_of(request: Request, make: Callable[[], T]) -> T:
     """What `make` makes of the body of `request`: in a thread where the body is large."""
-    n_bytes = len(await request.body())
-    if isinstance(request, LargeRequest) or n_bytes > LARGE_BYTES:
-        return await _in_turn(request, n_bytes, make)
+    if await is_large(request):
+        return await _in_turn(request, len(await request.body()), make)
     return make()
+
+
+async def is_large(request: Request) -> bool:
+    """Whether the event loop must leave what was made of the body of `request` to threads."""
+    return isinstance(request, LargeRequest) or len(await request.body()) > LARGE_BYTES
 
 
 async def _in_turn(request: Request, n_bytes: int, work: Callable[[], T]) -> T:

@@ -14,7 +14,7 @@ from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.caller import require_user
 from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.api.large import Decoding
+from agentkit_runtime.api.large import Decoding, is_large
 from agentkit_runtime.chat import ChatRequest
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Site:
             headers=request.headers,
             n=n,
             caller_now=request.state.caller_now,
+            large=await is_large(request),
         )
 
     def looking(self, request: Request) -> AbstractAsyncContextManager[None]:

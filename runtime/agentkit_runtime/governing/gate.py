@@ -10,6 +10,7 @@ pressure, or places taken, above batch_pressure
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -170,6 +171,9 @@ class Pass:
         """The engine has the request: from now on its own numbers count it."""
         n, self._n_coming = self._n_coming, 0
         self._gate._begun(n)
+
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        """Nothing: the engine's numbers say it."""
 
     def event(self, index: int, event: ChatEvent) -> None:
         """Nothing: the engine's numbers say it all."""

@@ -7,7 +7,7 @@ store_file     the SQLite file of it; records: its values
 live           the store as a running server sees it: changes count at once
 authenticator  credentials in headers -> `Caller`
 bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down
-estimate       what a request may cost; gate: lets requests in by their tenant's terms
+gate           lets requests in by their tenant's terms, and sets aside what they may cost
 book           tenants as operators name and change them while a server runs
 rate_headers   tells clients what is left, in the names of their API
 

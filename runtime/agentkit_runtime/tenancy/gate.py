@@ -1,18 +1,22 @@
 """Lets a request in if its tenant's terms allow it.
 
 Tokens are charged as they are computed, so what requests under way may still cost is set aside
-(`estimate`): a tenant that has anything left beside that may ask once more. So a lone request is
-let in whatever it may cost, and many at once exceed a limit by what one of them costs.
+(`api.estimate`): a tenant that has anything left beside that may ask once more. So a lone request
+is let in whatever it may cost, and many at once exceed a limit by what one of them costs.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from agentkit_runtime.api.estimate import answer_tokens, prompts_tokens
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent
 from agentkit_runtime.tenancy.accounts import Account, Accounts
-from agentkit_runtime.tenancy.estimate import answer_tokens, prompt_tokens
 
 if TYPE_CHECKING:
     from agentkit_runtime.api.answering import Asked
@@ -99,8 +103,11 @@ class TenantTicket:
         self._has_one_prompt = not asked.more
         self._prompt = self._answers = 0
         """Tokens that are set aside."""
-        if account.tokens is not None or account.terms.tokens_per_month is not None:
-            self._prompt = sum(map(prompt_tokens, asked.chats))
+        self._is_settled = account.tokens is None and account.terms.tokens_per_month is None
+        """Whether nothing more is to be learnt of what the prompt costs."""
+        if not self._is_settled:
+            known = asked.prompt_tokens
+            self._prompt = prompts_tokens(asked.chats) if known is None else known
             self._answers = asked.n * answer_tokens(asked.chat)
         # At the end: nothing is left behind where the estimate fails.
         account.n_running += self._n
@@ -109,17 +116,40 @@ class TenantTicket:
     def opened(self) -> None:
         """Nothing: the request was counted when it came."""
 
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        """Set aside what the engine has to compute, once it says so, in place of the estimate."""
+        if self._is_settled or not self._has_one_prompt:
+            return
+        loop = asyncio.get_running_loop()
+
+        def told(future: Future[int]) -> None:
+            if future.cancelled() or future.exception() is not None:
+                return  # the engine has stopped: so has the request
+            with suppress(RuntimeError):  # the loop is closed: nobody counts any more
+                loop.call_soon_threadsafe(self._set_prompt, future.result())
+
+        left().add_done_callback(told)
+
     def event(self, index: int, event: ChatEvent) -> None:
         """The first one says that the prompt is computed, and charged; of several, one of them."""
         if self._has_one_prompt:
-            self._account.reserved -= self._prompt
-            self._prompt = 0
+            self._settle()
 
     def leave(self) -> None:
         """Give the place back, and what is set aside."""
         self._account.n_running -= self._n
-        self._account.reserved -= self._prompt + self._answers
-        self._prompt = self._answers = 0
+        self._account.reserved -= self._answers
+        self._answers = 0
+        self._settle()
+
+    def _settle(self) -> None:
+        self._set_prompt(0)
+        self._is_settled = True
+
+    def _set_prompt(self, n_tokens: int) -> None:
+        if not self._is_settled:
+            self._account.reserved += n_tokens - self._prompt
+            self._prompt = n_tokens
 
 
 def _check_request(asked: Asked, account: Account) -> None:

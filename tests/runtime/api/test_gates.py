@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
 from typing import cast
 
 import pytest
@@ -30,6 +32,9 @@ class Noted:
     def opened(self) -> None:
         self.notes.append(f"opened {self.name}")
 
+    def costs(self, left: Callable[[], Future[int]]) -> None:
+        self.notes.append(f"costs {self.name}")
+
     def event(self, index: int, event: ChatEvent) -> None:
         self.notes.append(f"event {self.name}")
 
@@ -43,11 +48,12 @@ def test_a_request_goes_through_all_in_order_and_leaves_the_last_first() -> None
     notes: list[str] = []
     ticket = Gates([Noted("a", notes), Noted("b", notes)]).enter(ASKED)
     ticket.opened()
+    ticket.costs(Future)
     ticket.event(0, ContentDelta("x"))
     ticket.leave()
 
     assert notes == [
-        *("enter a", "enter b", "opened a", "opened b", "event a", "event b"),
+        *("enter a", "enter b", "opened a", "opened b", "costs a", "costs b", "event a", "event b"),
         *("leave b", "leave a"),
     ]
 

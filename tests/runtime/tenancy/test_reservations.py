@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit_runtime.api import answering
 from agentkit_runtime.api.answering import Asked
 from agentkit_runtime.api.caller import Caller
-from agentkit_runtime.api.failure import ApiError
-from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest, ChatTool, History
-from agentkit_runtime.tenancy.accounts import Accounts
-from agentkit_runtime.tenancy.estimate import (
+from agentkit_runtime.api.estimate import (
     MOST_ANSWER,
     UNSAID_ANSWER,
     answer_tokens,
     prompt_tokens,
 )
+from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest, ChatTool, History
+from agentkit_runtime.errors import EngineStopped
+from agentkit_runtime.tenancy.accounts import Accounts
 from agentkit_runtime.tenancy.gate import TenantGate, TenantTicket
 from agentkit_runtime.tenancy.ledger import Ledger
 from agentkit_runtime.tenancy.live import LiveStore
 from agentkit_runtime.tenancy.store import KeyStore
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
 from agentkit_runtime.types import RequestStats, SamplingParams
-from tests.runtime.service.scripted import wait_until
+from tests.runtime.service.scripted import BOUND_S, wait_until
 from tests.runtime.tenancy.clocks import Clock
 from tests.runtime.tenancy.house import House, Text, ask
 
@@ -113,6 +119,12 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     desk = Desk(tmp_path / "keys.db", Terms(tokens_per_minute=100))
     yield desk
     desk.close()
+
+
+def done(n: int) -> Future[int]:
+    future = Future[int]()
+    future.set_result(n)
+    return future
 
 
 def left(desk: Desk) -> int:
@@ -207,6 +219,102 @@ def test_many_at_once_exceed_a_rate_by_less_than_one_of_them(
     assert sum(let_in[:-1]) < 200
 
 
+# -- what the engine says of a prompt ------------------------------------------------------------
+
+
+def run(work: Callable[[], None]) -> None:
+    """Run `work` in an event loop, and all that it has called back."""
+
+    async def running() -> None:
+        work()
+        await asyncio.sleep(0)
+
+    asyncio.run(running())
+
+
+def test_what_the_engine_has_to_compute_takes_the_place_of_the_estimate(desk: Desk) -> None:
+    ticket = desk.enter(chat(prompt_ids=tuple(range(60)), max_tokens=10))
+    assert left(desk) == 30
+    run(lambda: ticket.costs(lambda: done(5)))
+    assert left(desk) == 85
+    desk.enter(chat(prompt_ids=tuple(range(60)), max_tokens=10)).leave()
+    ticket.event(0, FINISHED)
+    assert left(desk) == 90
+    run(lambda: ticket.costs(lambda: done(60)))  # too late: it is computed
+    assert left(desk) == 90
+    ticket.leave()
+    run(lambda: ticket.costs(lambda: done(60)))
+    assert left(desk) == 100
+
+
+def test_an_engine_that_stops_leaves_the_estimate(desk: Desk) -> None:
+    ticket = desk.enter(chat(prompt_ids=tuple(range(60)), max_tokens=10))
+    stopped, cancelled = Future[int](), Future[int]()
+    stopped.set_exception(EngineStopped("it is closed"))
+    cancelled.cancel()
+    run(lambda: ticket.costs(lambda: stopped))
+    run(lambda: ticket.costs(lambda: cancelled))
+    assert left(desk) == 30
+    ticket.leave()
+    assert left(desk) == 100
+
+
+Step = tuple[str, int, int]
+STEPS = st.tuples(
+    st.sampled_from(["enter", "costs", "event", "leave", "terms"]),
+    st.integers(0, 5),
+    st.integers(0, 300),
+)
+
+
+@pytest.fixture(scope="module")
+def one_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    desk = Desk(tmp_path_factory.mktemp("desk") / "keys.db", Terms(tokens_per_minute=1_000))
+    yield desk
+    desk.close()
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps=st.lists(STEPS, max_size=30))
+def test_nothing_stays_set_aside_whatever_comes_in_which_order(
+    steps: list[Step], one_desk: Desk
+) -> None:
+    desk = one_desk
+    inside: list[TenantTicket] = []
+
+    def step(kind: str, which: int, n: int) -> None:
+        if kind == "terms":
+            desk.store.set_terms("ann", UNLIMITED if n % 2 else Terms(tokens_per_month=10**9))
+        elif kind == "enter":
+            ids = tuple(range(n + 1))
+            more = () if which else (chat(prompt_ids=ids, max_tokens=which),)
+            with suppress(ApiError):
+                inside.append(desk.enter(chat(prompt_ids=ids, max_tokens=which), *more))
+        elif inside:
+            ticket = inside[which % len(inside)]
+            if kind == "costs":
+                ticket.costs(lambda: done(n))
+            elif kind == "event":
+                ticket.event(0, FINISHED)
+            else:
+                inside.remove(ticket)
+                ticket.leave()
+
+    async def all_steps() -> None:
+        for kind, which, n in steps:
+            step(kind, which, n)
+            if n % 3:  # else what was told comes behind the next step
+                await asyncio.sleep(0)
+            assert desk.accounts.of("ann").reserved >= 0
+        for ticket in inside:
+            ticket.leave()
+        await asyncio.sleep(0)
+
+    asyncio.run(all_steps())
+    account = desk.accounts.of("ann")
+    assert (account.reserved, account.n_running) == (0, 0)
+
+
 # -- over HTTP ---------------------------------------------------------------------------------
 
 
@@ -231,3 +339,55 @@ def test_twenty_at_once_exceed_a_limit_by_at_most_one_of_them(house: House) -> N
     assert {answer.status_code for answer in refused} == {429}
     assert {answer.headers["retry-after"] for answer in refused} == {"1"}
     assert ask(house.ann).status_code == 200
+
+
+@pytest.mark.parametrize(("who", "is_warm"), [("ann", True), ("bob", False)])
+def test_what_a_tenant_has_cached_is_not_set_aside_and_what_others_have_is(
+    house: House, who: str, is_warm: bool
+) -> None:
+    rules = "Say what every visitor of the harbour office has to know. " * 30
+    client: httpx2.Client = getattr(house, who)
+    wait_until(lambda: house.idle)
+    ask(house.ann, system=rules)
+    usage = ask(house.ann, system=rules).json()["usage"]
+    n_prompt = usage["prompt_tokens"]
+    n_cached = usage["prompt_tokens_details"]["cached_tokens"] if is_warm else 0
+    house.store.set_terms(who, Terms(tokens_per_minute=5_000))
+    house.pace.hold()
+    with ThreadPoolExecutor(1) as clients:
+        try:
+            answer = clients.submit(ask, client, system=rules)
+            # Its first token is being computed: so the engine was asked before.
+            assert house.pace.waiting.wait(BOUND_S)
+            left = 5_000 - (n_prompt - n_cached) - 4
+            wait_until(lambda: _told_left(client) == left)
+        finally:
+            house.pace.go()
+        assert answer.result().status_code == 200
+    house.store.set_terms(who, UNLIMITED)
+    assert n_prompt > 300
+    assert not is_warm or n_cached > 0.9 * n_prompt
+
+
+def _told_left(client: httpx2.Client) -> int:
+    return int(client.get("/v1/models").headers["x-ratelimit-remaining-tokens"])
+
+
+def test_a_large_body_is_estimated_in_a_thread(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[str]()
+
+    def noted(chats: Sequence[ChatRequest]) -> int:
+        threads.append(threading.current_thread().name)
+        return 1
+
+    monkeypatch.setattr(answering, "prompts_tokens", noted)
+    house.store.set_terms("ann", Terms(tokens_per_minute=1_000_000))
+    messages = [{"role": "user", "content": "hello"}] * 8_000
+    answer = ask(house.ann, messages=messages)
+    small = ask(house.ann)
+    house.store.set_terms("ann", UNLIMITED)
+    assert answer.status_code == 400, "longer than the context"
+    assert small.status_code == 200
+    assert [name.startswith("asyncio_") for name in threads] == [True], threads

@@ -2,12 +2,12 @@
 
 Without it, all requests that are under way at once would be let in by what none of them has used
 yet. An estimate is no price: a tenant pays for what the engine computed. It takes nothing to be
-cached, as nobody can say what will be when a request's turn comes.
+cached: that is known once the prompt is tokenised, and then the engine's own count takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agentkit_runtime.chat import ChatRequest
 from agentkit_runtime.text.request_text import message_texts, tool_texts
@@ -30,6 +30,11 @@ UNSAID_ANSWER = 1_024
 MOST_ANSWER = 4_096
 """Clients name bounds that they seldom need; what a longer answer costs is charged as it is
 written."""
+
+
+def prompts_tokens(chats: Sequence[ChatRequest]) -> int:
+    """Tokens of all these prompts. Of a body of 16 MB this takes up to a second."""
+    return sum(map(prompt_tokens, chats))
 
 
 def prompt_tokens(chat: ChatRequest) -> int:
@@ -56,5 +61,8 @@ def answer_tokens(chat: ChatRequest) -> int:
 
 
 def _tokens(texts: Iterable[str]) -> int:
-    n_bytes = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    return -(-n_bytes // BYTES_PER_TOKEN)
+    return -(-sum(map(_n_bytes, texts)) // BYTES_PER_TOKEN)
+
+
+def _n_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
