@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -56,6 +57,15 @@ class Journal(Protocol):
 
     async def latest(self, session: str, agent: str) -> SavedRun | None:
         """Return the last root run of a session, whose conversation the next one goes on with."""
+        ...
+
+
+@runtime_checkable
+class Holder(Protocol):
+    """A journal that finds runs whose process is gone, if it is told which go on."""
+
+    def held(self, run_id: str, claim: str) -> AbstractContextManager[None]:
+        """Note that a run goes on, by this claim, until what is returned is left."""
         ...
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
-from agentkit.journal import Journal, JournalError
+from agentkit.journal import Holder, Journal, JournalError
 from agentkit.saved import SavedRun
+
+
+def held(journal: Journal | None, run_id: str, claim: str) -> AbstractContextManager[None]:
+    """Let the journal know that a run goes on here, where it wants to know that."""
+    return journal.held(run_id, claim) if isinstance(journal, Holder) else nullcontext()
 
 
 class Keeper:

@@ -13,6 +13,7 @@ from agentkit.blocks import UserMessage
 from agentkit.context import Context
 from agentkit.errors import AgentkitError, RunError
 from agentkit.events import Event, RunEnd, RunPaused, RunStarted
+from agentkit.keeping import held
 from agentkit.loop import run_loop
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import PausedRun
@@ -152,12 +153,13 @@ class RunStream(Generic[Output]):
 
     async def _drive(self) -> AsyncGenerator[Event, None]:
         async with self._agent.opened() as team:
-            with ExitStack() as held:
+            with ExitStack() as stack:
                 if self._options.id is not None:
-                    held.enter_context(self._agent.holding(self._options.id))
+                    stack.enter_context(self._agent.holding(self._options.id))
                 self._run = run = await begin_run(self._agent, team.root, self._options)
                 if self._options.id is None:
-                    held.enter_context(self._agent.holding(run.run_id))
+                    stack.enter_context(self._agent.holding(run.run_id))
+                stack.enter_context(held(run.services.journal, run.run_id, run.claim))
                 run.pause_requested = self._pause_requested
                 try:
                     if run.status == "done":

@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _UNITS_S = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _MOST_RUNS = 100_000
+_WORDS = ("run", "agent", "status", "began", "task", "model")
+"""Columns that are no numbers."""
 _STATES = ("running", "paused", "done", "failed")
 
 
@@ -32,6 +34,17 @@ def runs(
     user: options.User = None,
     status: Annotated[
         str | None, typer.Option(help="running, paused, done or failed.", metavar="STATUS")
+    ] = None,
+    orphaned: Annotated[
+        bool,
+        typer.Option("--orphaned", help="Those whose process seems to be gone, the oldest first."),
+    ] = False,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            help="With --orphaned: nothing was heard of them for so long; 120 by default.",
+            metavar="SECONDS",
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option(min=1, max=_MOST_RUNS, help="How many, the newest first.")
@@ -44,13 +57,20 @@ def runs(
 
     if status is not None and status not in _STATES:
         fail(f"--status cannot be {status!r}; it can be: {', '.join(_STATES)}", code=2)
+    if orphaned and (session, user, status) != (None, None, None):
+        fail("give --orphaned, or --session, --user and --status, and not both", code=2)
+    if older_than is not None and not orphaned:
+        fail("--older-than says from when on runs are orphans: give it with --orphaned", code=2)
     with failures_as_exit_codes(), journal_to_read(journal) as kept:
-        listing: Any = kept.runs(session=session, user=user, status=status, limit=limit)
-        rows: tuple[RunRow, ...] = asyncio.run(listing)
+        rows = asyncio.run(
+            _orphans(kept, older_than, limit)
+            if orphaned
+            else kept.runs(session=session, user=user, status=status, limit=limit)
+        )
         if as_json:
             typer.echo(json.dumps([_row_json(row) for row in rows], indent=2))
         else:
-            _print(_runs_table(rows))
+            _print(_runs_table(rows, are_orphans=orphaned))
 
 
 def show(
@@ -115,6 +135,14 @@ def cost(
             _print(_cost_table(by, groups, total))
 
 
+def _orphans(
+    journal: SqlJournal, older_than_s: float | None, limit: int
+) -> Coroutine[Any, Any, tuple[RunRow, ...]]:
+    if older_than_s is None:
+        return journal.orphans(limit=limit)
+    return journal.orphans(older_than_s=older_than_s, limit=limit)
+
+
 async def _records(
     journal: SqlJournal,
     name: str | None,
@@ -156,17 +184,18 @@ def _began_after(since: str | None) -> float:
         fail(f"--since {since!r} is no age like 12h or 7d, and no date like 2026-11-01", code=2)
 
 
-def _runs_table(rows: Sequence[RunRow]) -> Table:
+def _runs_table(rows: Sequence[RunRow], *, are_orphans: bool) -> Table:
     from agentkit.observe.amounts import share_text, usd_text
 
-    table = _table("run", "agent", "status", "began", "requests", "in", "hit", "cost", "task")
+    now, last = time.time(), "silent" if are_orphans else "status"
+    table = _table("run", "agent", last, "began", "requests", "in", "hit", "cost", "task")
     for row in rows:
         hit = share_text(row.cache_read_tokens / row.input_tokens) if row.input_tokens else ""
         began = datetime.fromtimestamp(row.began_at).strftime("%Y-%m-%d %H:%M")
         table.add_row(
             row.run_id[:12],
             row.agent,
-            row.status,
+            f"{(now - row.seen_at) / 60.0:,.0f} min" if are_orphans else row.status,
             began,
             str(row.n_requests),
             f"{row.input_tokens:,}",
@@ -220,7 +249,16 @@ def _table(*names: str) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
     for name in names:
-        is_number = name not in ("run", "agent", "status", "began", "task", "model", names[0])
+        is_number = name not in (
+            "run",
+            "agent",
+            "status",
+            "silent",
+            "began",
+            "task",
+            "model",
+            names[0],
+        )
         table.add_column(
             name, justify="right" if is_number else "left", no_wrap=True, overflow="ellipsis"
         )

@@ -5,6 +5,8 @@ worker.py    the thread that owns the connection, and saves that share a transac
 saving.py    one save: what it writes, and whether it may; sums.py: what its requests come to
 deltas.py    what a save adds to a run, and the run again from all that was added
 reading.py   runs and contexts from their rows
+claiming.py  taking a run from whoever had it, and which have nobody; leases.py: says of runs
+             that they go on
 listing.py   what is shown of runs; moving.py: JSON Lines; erasing.py: deletion
 schema.py    the tables; upgrading.py makes them, and brings older ones up to date; engine.py:
              connections

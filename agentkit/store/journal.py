@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import uuid
+import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from agentkit.context import Context
 from agentkit.journal import Check
 from agentkit.saved import SavedRun
-from agentkit.store import erasing, listing, moving, reading, upgrading
+from agentkit.store import claiming, erasing, leases, listing, moving, reading, upgrading
 from agentkit.store.engine import engine_of, name_of
 from agentkit.store.listing import RunRow, StepRow
-from agentkit.store.saving import Known
 from agentkit.store.schema import runs
-from agentkit.store.sums import Sums
 from agentkit.store.worker import Worker
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ class SqlJournal:
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
+        self._leases = leases.Leases(self._renew)
 
     def prepare(self) -> None:
         """Make the tables if there are none, and bring older ones up to date.
@@ -65,7 +65,7 @@ class SqlJournal:
             JournalError: there are those of a newer version, or the database fails.
         """
         where = name_of(self._worker.engine)
-        self._worker.prepare(lambda connection: upgrading.prepare(connection, where))
+        self._worker.write_now(lambda connection: upgrading.prepare(connection, where))
 
     # The seam to the loop, see `agentkit.journal.Journal`.
 
@@ -118,6 +118,15 @@ class SqlJournal:
 
         return await self._worker.read(read)
 
+    def held(self, run_id: str, claim: str) -> AbstractContextManager[None]:
+        """Say of a run that it goes on, until this is left, also where it saves nothing for long.
+
+        Args:
+            run_id: the run's.
+            claim: by which it is saved. Once somebody else has claimed it, nothing is said.
+        """
+        return self._leases.held(run_id, claim)
+
     # Time travel.
 
     async def context_at(self, run_id: str, turn: int | None = None) -> Context:
@@ -163,6 +172,54 @@ class SqlJournal:
         """
         wanted = {"session": session, "user": user, "status": status}
         return await self._worker.read(lambda c: listing.list_runs(c, wanted, limit))
+
+    async def orphans(
+        self,
+        *,
+        older_than_s: float = claiming.SILENT_S,
+        agent: str | None = None,
+        limit: int = 50,
+    ) -> tuple[RunRow, ...]:
+        """Return root runs that have not ended, and whose process seems to be gone; oldest first.
+
+        A run that goes on says so several times a minute, also while it waits in a call. Those that
+        wait for a person are none of these.
+
+        Args:
+            older_than_s: for how many seconds nothing was heard of them. The clocks of machines
+                may differ by less than that.
+            agent: the name of who began them; None: whoever did.
+            limit: how many at most.
+
+        Raises:
+            JournalError: the database fails.
+            ConfigurationError: `older_than_s` is so short that living runs would be among them.
+        """
+        age_s = claiming.checked_age(older_than_s)
+        silent = claiming.are_orphans(time.time(), age_s)
+        wanted, order = {"agent": agent}, runs.c.began_at
+        return await self._worker.read(
+            lambda c: listing.list_runs(c, wanted, limit, *silent, order=order)
+        )
+
+    async def adopt(self, run_id: str, *, older_than_s: float = claiming.SILENT_S) -> bool:
+        """Take an orphan from the process that had it, to resume it then; of several, one gets it.
+
+        Args:
+            run_id: the run, as `orphans` lists it.
+            older_than_s: as for `orphans`.
+
+        Returns:
+            Whether it is the caller's. False: somebody else has taken it, it goes on after all,
+            has ended, or is no root run. If the caller does not resume it, it is an orphan again
+            after that time.
+
+        Raises:
+            JournalError: the database fails.
+            ConfigurationError: as `orphans`.
+        """
+        age_s = claiming.checked_age(older_than_s)
+        return await self._worker.write(lambda c: claiming.adopt(c, run_id, time.time(), age_s))
 
     async def steps(self, run_id: str) -> tuple[StepRow, ...]:
         """Return when a run made each of its steps, oldest first; none if it is unknown.
@@ -224,6 +281,7 @@ class SqlJournal:
 
     def close(self) -> None:
         """Wait until everything is kept, and close the connections. Idempotent."""
+        self._leases.close()
         self._worker.close()
 
     def __enter__(self) -> SqlJournal:
@@ -241,21 +299,13 @@ class SqlJournal:
         return f"<SqlJournal {name_of(self._worker.engine)}>"
 
     def _claim(self, connection: Any, run_id: str, check: Check | None) -> tuple[SavedRun, ...]:
-        root = select(runs.c.root).where(runs.c.run_id == run_id).scalar_subquery()
-        tree = update(runs).where(runs.c.root == root)
-        connection.execute(tree.values(owner=uuid.uuid4().hex))
-        rows = reading.tree_rows(connection, run_id)
-        if not rows:
-            raise reading.unknown(run_id)
-        saved = tuple(reading.read_run(connection, row) for row in rows)
-        if check is not None:
-            check(saved)  # what it raises rolls the change of owners back
-        known = {
-            run.run_id: Known(id=row["id"], n_steps=row["n_steps"], run=run, sums=Sums.of_row(row))
-            for row, run in zip(rows, saved, strict=True)
-        }
+        known = claiming.claim(connection, run_id, time.time(), check)
         self._worker.latest.claimed(known)
-        return saved
+        return tuple(each.run for each in known.values())
+
+    def _renew(self, held: list[leases.Lease]) -> None:
+        now, every_s = time.time(), leases.RENEWED_EVERY_S
+        self._worker.write_now(lambda c: leases.renew(c, held, now, every_s))
 
     def _delete(self, connection: Any, wanted: Mapping[str, str]) -> int:
         gone = erasing.delete(connection, wanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, RowMapping, select
 
@@ -31,6 +32,10 @@ class RunRow:
     """Seconds since 1970."""
     saved_at: float
     """When its last step was kept."""
+    seen_at: float
+    """When it, or a run below it, was last heard of: it was saved, went on, or was claimed."""
+    n_adopted: int
+    """How often it was an orphan, and was taken by somebody."""
     total_s: float
     """How long it has run, all processes together."""
     n_runs: int
@@ -57,13 +62,28 @@ class StepRow:
     """Seconds since 1970."""
 
 
+_NEWEST_FIRST = runs.c.id.desc()
+
+
 def list_runs(
-    connection: Connection, wanted: Mapping[str, str | None], limit: int
+    connection: Connection,
+    wanted: Mapping[str, str | None],
+    limit: int,
+    *conditions: Any,
+    order: Any = _NEWEST_FIRST,
 ) -> tuple[RunRow, ...]:
-    """Return the latest root runs, the newest first."""
-    conditions = [runs.c[name] == value for name, value in wanted.items() if value is not None]
-    query = select(runs).where(runs.c.parent.is_(None), *conditions)
-    roots = connection.execute(query.order_by(runs.c.id.desc()).limit(limit)).mappings().all()
+    """Return root runs.
+
+    Args:
+        connection: to the database.
+        wanted: what columns must be, where that is not None.
+        limit: how many.
+        conditions: more of them.
+        order: which first; by default the newest.
+    """
+    given = [runs.c[name] == value for name, value in wanted.items() if value is not None]
+    query = select(runs).where(runs.c.parent.is_(None), *given, *conditions)
+    roots = connection.execute(query.order_by(order).limit(limit)).mappings().all()
     trees: dict[str, list[RowMapping]] = {row["run_id"]: [] for row in roots}
     for row in connection.execute(select(runs).where(runs.c.root.in_(list(trees)))).mappings():
         trees[row["root"]].append(row)
@@ -86,9 +106,10 @@ def _run_row(row: RowMapping, tree: Sequence[RowMapping]) -> RunRow:
         cost = cost.plus(each.usd)
     is_free = n_requests == sum(each.n_unpriced for each in sums)
     same = ("run_id", "session", "user", "tenant", "agent", "task", "status", "turn")
-    times = ("began_at", "saved_at", "total_s")
+    times = ("began_at", "saved_at", "total_s", "n_adopted")
     return RunRow(
         **{name: row[name] for name in (*same, *times)},
+        seen_at=max(max(each["saved_at"], each["seen_at"]) for each in tree),
         n_runs=len(tree),
         n_requests=n_requests,
         input_tokens=sum(each.input_tokens for each in sums),

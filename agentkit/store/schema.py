@@ -75,16 +75,20 @@ runs = Table(
     Column("seen_at", Float(53), nullable=False, server_default="0"),
     Column("n_adopted", Integer, nullable=False, server_default="0"),
 )
-"""What is listed of each run, and whose it is. What it consists of is in its steps."""
+"""What is listed of each run, and whose it is. What it consists of is in its steps.
 
-_GOES_ON = text("parent IS NULL AND status IN ('running', 'paused')")
+`seen_at`: when its process has said that it goes on, or somebody has claimed it; see `leases.py`.
+"""
+
+GOES_ON = "parent IS NULL AND status IN ('running', 'paused')"
+"""SQLite uses an index of such rows where a query says it in these words."""
 Index(
     "agentkit_runs_going_on",
     runs.c.session,
     runs.c.agent,
     unique=True,
-    sqlite_where=_GOES_ON,
-    postgresql_where=_GOES_ON,
+    sqlite_where=text(GOES_ON),
+    postgresql_where=text(GOES_ON),
 )
 """A conversation has one run at a time, whoever begins it."""
 

@@ -77,6 +77,15 @@ class Worker:
         """
         return await self._call(lambda: self._transaction(work))
 
+    def write_now(self, work: Callable[[Connection], object]) -> None:
+        """Like `write`, and waits for it; for threads.
+
+        Raises:
+            JournalError: the database failed.
+            RuntimeError: nothing can be done any more.
+        """
+        self._thread.submit(self._transaction, work).result()
+
     async def read(self, work: Callable[[Connection], Value]) -> Value:
         """Return what `work` returns; it sees the database as it is at one moment.
 
@@ -92,14 +101,6 @@ class Worker:
             JournalError: the database failed.
         """
         return await self._call(lambda: self._outside(work))
-
-    def prepare(self, work: Callable[[Connection], None]) -> None:
-        """Do the first work, and wait for it.
-
-        Raises:
-            JournalError: the database failed.
-        """
-        self._thread.submit(self._transaction, work).result()
 
     def close(self) -> None:
         """Wait until everything is done, and close the connections. Idempotent."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,26 @@ def test_runs_lists_the_newest_first(cli: Cli, read: str) -> None:
     text = cli("runs").stdout
     assert read[:12] in text
     assert "please read" in text
+
+
+def test_runs_without_a_process_are_listed_with_how_long_nothing_was_heard_of_them(
+    cli: Cli, read: str
+) -> None:
+    assert json.loads(cli("runs", "--orphaned", "--json").stdout) == []
+    with sqlite3.connect(os.environ["AGENTKIT_JOURNAL"]) as database:
+        database.execute(
+            "UPDATE agentkit_runs SET status = 'running', saved_at = saved_at - 600, seen_at = 0"
+        )
+    database.close()
+    (row,) = json.loads(cli("runs", "--orphaned", "--json").stdout)
+    assert (row["run_id"], row["n_adopted"]) == (read, 0)
+    text = cli("runs", "--orphaned", "--older-than", "300").stdout
+    assert read[:12] in text
+    assert "10 min" in text
+    assert read[:12] not in cli("runs", "--orphaned", "--older-than", "900").stdout
+    assert cli("runs", "--orphaned", "--older-than", "3").exit_code == 1
+    assert cli("runs", "--orphaned", "--status", "done").exit_code == 2
+    assert cli("runs", "--older-than", "300").exit_code == 2
 
 
 def test_show_has_a_bar_for_each_request_of_each_run(cli: Cli, read: str) -> None:
