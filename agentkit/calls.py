@@ -12,6 +12,7 @@ from agentkit.attaching import with_fitting
 from agentkit.blocks import ToolCall, ToolResult, printable
 from agentkit.errors import ConfigurationError, LimitReached
 from agentkit.events import Event, ToolResultEvent
+from agentkit.finding import as_meant
 from agentkit.hooking import after_tool, before_tool
 from agentkit.hooks import Hooks
 from agentkit.kept import shortened
@@ -54,8 +55,8 @@ class CallBatch:
     def __init__(self, run: RunState, turn: OpenTurn, allowed: frozenset[str] | None) -> None:
         self._run = run
         self._turn = turn
-        self._allowed = allowed
         self._todo = [call for call in turn.message.calls if call.id not in turn.results]
+        self._meant, self._toolset, self._allowed = as_meant(run, self._todo, allowed)
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._is_over = False
@@ -91,8 +92,8 @@ class CallBatch:
         self._count()
         try:
             await execute_calls(
-                run.toolset,
-                self._todo,
+                self._toolset,
+                self._meant,
                 allowed=self._allowed,
                 context_factory=self._context,
                 max_parallel=run.member.agent.max_parallel,
@@ -122,19 +123,19 @@ class CallBatch:
         self, index: int, context: ToolContext[object], proceed: Proceed
     ) -> ToolOutput:
         """One call, from the question whether it may run to the kept result."""
-        call = self._todo[index]
+        call = self._meant[index]
         async with self._span(call) as span:
             output = await self._answer(call, context, proceed)
             self._check_may_end()
             if self._run.broken is not None:
                 raise self._run.broken
             output = await after_tool(self._run, call, output)
-            output = shortened(self._run, call.name, output)
+            output = shortened(self._run, self._toolset.get(call.name), output)
             output = with_fitting(self._run, self._turn, output)
             if span is not None:
                 span.ended(output)
         self._check_may_end()
-        self._keep(call, output)
+        self._keep(self._todo[index], output)
         await self._run.below.end(call.id)
         await self._run.commit()
         return output
@@ -142,7 +143,7 @@ class CallBatch:
     async def _answer(
         self, call: ToolCall, context: ToolContext[object], proceed: Proceed
     ) -> ToolOutput:
-        policy = policy_of(self._run.toolset.get(call.name))
+        policy = policy_of(self._toolset.get(call.name))
         self._turn.waiting.discard(call.id)
         if call.id in self._turn.interrupted and not (policy.idempotent or policy.resumes):
             return _INTERRUPTED

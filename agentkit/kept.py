@@ -48,15 +48,15 @@ _EXCERPT_CHARS = 80
 """Around a place that was found, on each side."""
 
 
-def shortened(run: RunState, name: str, output: ToolOutput) -> ToolOutput:
+def shortened(run: RunState, tool: Tool | None, output: ToolOutput) -> ToolOutput:
     """Return a tool's answer as the model reads it; one that is too long is kept in the run.
 
     Args:
         run: whose call it was.
-        name: the tool's name.
+        tool: the tool; None: there is none of that name.
         output: its whole answer.
     """
-    limit = policy_of(run.toolset.get(name)).max_result_chars or _limit(run)
+    limit = policy_of(tool).max_result_chars or _limit(run)
     if len(output.content) <= limit:
         return output
     text = printable(output.content)

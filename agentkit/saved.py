@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from agentkit.blocks import AssistantMessage, Message, ToolCall, ToolResult, printable
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context
+from agentkit.context.segment import tool_names
 from agentkit.errors import ConfigurationError, FormatError
 from agentkit.events import FinishReason
 from agentkit.toolset.caller import Accept, Question
@@ -331,7 +332,7 @@ class PausedRun:
                 run_id=run.run_id,
                 path=run.path,
                 turn=run.turn,
-                call=call,
+                call=_asked_about(run, call),
                 question=_question(run.open_turn, call),
             )
             for run in self.runs
@@ -394,6 +395,14 @@ def _meant(paused: PausedRun, key: str) -> PendingCall:
     raise ConfigurationError(
         f"the answer for {key!r} fits {what}; those that wait are {[each.id for each in pending]!r}"
     )
+
+
+def _asked_about(run: SavedRun, call: ToolCall) -> ToolCall:
+    """Return what a person is asked about: the found tool, and not the one that it is called by."""
+    from agentkit.finding import FIND_TOOLS, meant
+
+    finds = any(FIND_TOOLS in tool_names(each) for each in run.context.front)
+    return meant(call) if finds else call
 
 
 def _is_used_before(paused: PausedRun, pending: PendingCall) -> bool:

@@ -18,6 +18,7 @@ from agentkit.caching.tokens import data_tokens
 from agentkit.context import Context, SystemPart, SystemText, Tier, ToolList
 from agentkit.context.segment import Content, Segment
 from agentkit.events import ServerFailed, ToolsChanged
+from agentkit.finding import MOST_LATER, found_specs
 from agentkit.models.base import takes_tools
 from agentkit.models.prices import prices_of
 from agentkit.shown_tools import own_names
@@ -37,9 +38,6 @@ _LOGGER = logging.getLogger("agentkit.mcp")
 _Price: TypeAlias = tuple[int, Decimal | None]
 """Tokens, and USD if the price is known."""
 
-_MOST_LATER = 128
-"""Tools that one conversation takes behind what was sent. A server could add some in each turn."""
-
 
 async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFailed]:
     """Take in what the agent's servers have changed since it was looked at; returns the events.
@@ -51,11 +49,11 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
         return []
     await learn_tools(run)
     news = [each for each in member.served.of(member.aliases) if _is_news(run, each)]
-    if not news or not _may_append(run.context):
+    added = found_specs(run)
+    if not (news or added) or not _may_append(run.context):
         return []
     run.told_tools = {**run.told_tools, **{each.server.alias: _state(each) for each in news}}
     shown = _shown(run)
-    added: list[ToolSpec] = []
     events: list[ToolsChanged | ServerFailed] = []
     price: _Price | None = None
     for connection in news:
@@ -137,6 +135,8 @@ def _changes(
 ) -> ToolChanges:
     alias = connection.server.alias
     changes = compare(shown.get(alias, {}), connection.offered.specs)
+    if connection.server.defer_loading:
+        return replace(changes, added=())  # they are shown when they are found
     taken = [name for name in changes.added if name in run.toolset]
     if not taken:
         return changes
@@ -150,7 +150,7 @@ def _to_show(
     """Return the added tools that the conversation gets now."""
     follows = connection.server.on_change == "append" and takes_tools(run.member.model)
     n_later = len(run.context.later_tools) + n_more + len(changes.added)
-    if not follows or n_later > _MOST_LATER:
+    if not follows or n_later > MOST_LATER:
         return []
     return [connection.offered.specs[name] for name in changes.added]
 
@@ -208,7 +208,7 @@ def _newest(run: RunState) -> Toolset | None:
     served, member = run.member.served, run.member
     if served is None:
         return None
-    known = served.known_aliases
+    known = served.known_aliases | served.deferred_aliases
     own = (tool for tool in member.toolset if not isinstance(tool, McpTool))
     unknown = (t for t in run.toolset if isinstance(t, McpTool) and t.alias not in known)
     try:

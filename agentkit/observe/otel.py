@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 from agentkit.blocks import ToolCall
 from agentkit.errors import MissingExtra
 from agentkit.events import Event, ModelEvent
+from agentkit.finding import is_known
 from agentkit.models.base import ModelRequest
 from agentkit.observe import semconv
 from agentkit.toolset import Suspended, ToolOutput
@@ -134,7 +135,7 @@ class OpenTelemetry:
         if (traced := self._runs.get(run)) is not None:
             traced.n_calls += 1
         # A model may call a tool that does not exist: its name must not become a label.
-        name = call.name if run.toolset.get(call.name) is not None else "unknown"
+        name = call.name if is_known(run, call.name) else "unknown"
         labels: dict[str, str | int] = {
             semconv.TOOL_NAME: name,
             semconv.AGENT_NAME: run.member.name,

@@ -22,6 +22,7 @@ from agentkit.events import (
     RunPaused,
     UsageEvent,
 )
+from agentkit.finding import is_known
 from agentkit.models.base import ModelRequest
 from agentkit.observe.logs import FIELDS, current_run
 from agentkit.observe.within import within
@@ -124,7 +125,7 @@ class RunLog:
     @contextlib.asynccontextmanager
     async def _call(self, run: RunState, call: ToolCall) -> AsyncIterator[CallSpan]:
         # A model may call a tool that does not exist, by a name that is what it wants to say.
-        name = call.name if run.toolset.get(call.name) is not None else "unknown"
+        name = call.name if is_known(run, call.name) else "unknown"
         fields = {**_fields_of(run), "tool": name, "call_id": call.id}
         logged, began_s = _LoggedCall(), time.perf_counter()
         try:

@@ -64,8 +64,8 @@ class Member:
     @property
     def tools_may_come(self) -> bool:
         """Whether conversations of the team with this model may get tools behind what was sent."""
-        follows = self.served is not None and self.served.follows_changes
-        return follows and takes_tools(self.model)
+        adds = self.served is not None and self.served.adds_tools
+        return adds and takes_tools(self.model)
 
     def begun(self) -> Begun:
         """Return what a new run begins with. It may have newer documents than the team's front."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from agentkit.checks import check_configuration, check_hooks, check_initialised
 from agentkit.context import Document
 from agentkit.errors import ConfigurationError
+from agentkit.finding import tools_to_find
 from agentkit.kept import reader_for
 from agentkit.knowledge import Knowledge
 from agentkit.models import Model, resolve_model
@@ -143,15 +144,16 @@ def _part(
     _check_unique([document.uri for document in knowledge], name, "documents with the URI")
     delegates = [Delegate(child.name, child.role) for child in children]
     handoffs = [Handoff(other.name, other.role) for other in desk.targets[name]]
+    servers = tuple(source for source in agent.tools if isinstance(source, McpServer))
     tools = (
         *agent.method_tools,
         *_given_tools(agent),
         *delegates,
         *handoffs,
         *(() if known is None else (known.tool,)),
+        *tools_to_find(servers, model),
     )
     _check_same_names(name, tools)
-    servers = tuple(source for source in agent.tools if isinstance(source, McpServer))
     policies = [policy_of(each) for each in tools]
     policies += [policy for server in servers for policy in server.policies.values()]
     return Plan(

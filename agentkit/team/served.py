@@ -15,20 +15,21 @@ class ServedTools:
 
     def __init__(self, connections: Iterable[McpConnection]) -> None:
         self._by_alias = {each.server.alias: each for each in connections}
-        self.follows_changes = any(
-            each.server.on_change == "append" for each in self._by_alias.values()
+        self.adds_tools = any(
+            each.server.on_change == "append" or each.server.defer_loading
+            for each in self._by_alias.values()
         )
-        """Whether what a server adds is shown to conversations."""
+        """Whether conversations may get tools later: what a server adds, or what was found."""
 
     @property
     def by_server(self) -> Mapping[McpServer, tuple[Tool, ...]]:
         """What each server shows new conversations now."""
-        return {each.server: each.tools for each in self._by_alias.values()}
+        return {each.server: _in_front(each) for each in self._by_alias.values()}
 
     @property
     def tools(self) -> Iterator[McpTool]:
         """What the servers show new conversations now."""
-        return (tool for each in self._by_alias.values() for tool in each.tools)
+        return (tool for each in self._by_alias.values() for tool in _in_front(each))
 
     @property
     def aliases(self) -> tuple[str, ...]:
@@ -40,6 +41,12 @@ class ServedTools:
         """Of the servers whose lists are known."""
         known = self._by_alias.items()
         return frozenset(alias for alias, each in known if each.offered.is_known)
+
+    @property
+    def deferred_aliases(self) -> frozenset[str]:
+        """Of the servers whose tools are shown only when they are found."""
+        known = self._by_alias.items()
+        return frozenset(alias for alias, each in known if each.server.defer_loading)
 
     @property
     def revisions(self) -> tuple[int, ...]:
@@ -64,3 +71,7 @@ class ServedTools:
         checks = [each.recheck() for each in self.of(wanted) if each.may_have_changed]
         if checks:
             await asyncio.gather(*checks)
+
+
+def _in_front(connection: McpConnection) -> tuple[McpTool, ...]:
+    return () if connection.server.defer_loading else connection.tools

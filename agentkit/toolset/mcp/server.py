@@ -123,6 +123,10 @@ class McpServer:
     now. With `append` a tool that was added comes behind what was sent, where the model takes tools
     there (`TakesTools`); else new conversations have it, and those that go on from a summary. With
     `pin` all have what was listed first. Each difference is an event (`ToolsChanged`)."""
+    defer_loading: bool = False
+    """Whether its tools stay out of the prompt until the model has found them with `find_tools`,
+    which the agent then has. For servers with many tools: their definitions would lead every
+    prompt. No search changes what was sent."""
     listing_ttl_s: float | None = None
     """For how many seconds its list may be kept on disk, so that a run can begin before the server
     is started. None: for as long as the server says; 0: never."""

@@ -71,7 +71,7 @@ def check_choices(server: McpServer) -> None:
             f"protocol must be 'auto' or 'legacy', not {server.protocol!r}; which version is "
             "spoken is settled with the server"
         )
-    for name in ("elicits", "samples", "required", "resource_tool", "allow_http"):
+    for name in ("elicits", "samples", "required", "resource_tool", "allow_http", "defer_loading"):
         if not isinstance(given := getattr(server, name), bool):
             raise ValueError(f"{name} must be True or False, not {given!r}")
     if not isinstance(server.trust, Trust):

@@ -19,7 +19,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", PAGE, re.D
 
 
 def test_the_blocks_run_one_after_the_other_and_print_what_the_page_shows() -> None:
-    assert PAGE.count("```text") == sum(bool(output) for _, output in BLOCKS) == 4
+    assert PAGE.count("```text") == sum(bool(output) for _, output in BLOCKS) == 5
     names: dict[str, Any] = {"__name__": "mcp_page"}
     for code, output in BLOCKS:
         printed = io.StringIO()

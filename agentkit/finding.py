@@ -1,0 +1,244 @@
+"""Tools that a model is not shown before it has found them: those of servers with `defer_loading`.
+
+Hundreds of definitions would lead every prompt, and most of them are never used. So the front of an
+agent with such servers has `find_tools` in their place, which never changes. What it finds is shown
+
+- to a model that takes tools behind what was sent, as definitions there (`ToolsMessage`): it calls
+  them as any others. What a conversation gets follows from the answer of `find_tools`, so a run
+  that is resumed gets the same;
+- to any other model as text, in that answer. It calls them by `call_found_tool`, the second tool of
+  such a front. Policies, approval, hooks and limits see the call that is meant.
+
+Either way no search moves a byte of what was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage
+from agentkit.models.base import takes_tools
+from agentkit.toolset import (
+    Failed,
+    McpServer,
+    McpTool,
+    Retry,
+    Tool,
+    ToolContext,
+    Toolset,
+    ToolSpec,
+    tool,
+)
+from agentkit.toolset.canonical import canonical_json
+from agentkit.toolset.execute import parse_arguments
+from agentkit.toolset.ranking import best_tools
+
+if TYPE_CHECKING:
+    from agentkit.context import Context
+    from agentkit.models import Model
+    from agentkit.state import RunState
+
+FIND_TOOLS = "find_tools"
+"""Name of the tool that finds others."""
+CALL_FOUND_TOOL = "call_found_tool"
+"""Name of the tool by which found ones are called where definitions cannot be added."""
+MOST_LATER = 128
+"""Tools that one conversation takes behind what was sent."""
+_MOST_FOUND = 5
+_MOST_NAMES = 200
+_DESCRIPTION_CHARS = 1_000
+_SCHEMA_CHARS = 8_000
+"""Of one tool's parameters, in an answer. A model must see them whole, so this is generous."""
+_ENTRY = re.compile(r"^\d+\. ([a-zA-Z0-9_-]{1,64})(?=:|$)", re.MULTILINE)
+
+
+def tools_to_find(servers: Iterable[McpServer], model: Model) -> tuple[Tool, ...]:
+    """Return what an agent with this model has in front, in place of tools that it may find."""
+    if not any(server.defer_loading for server in servers):
+        return ()
+    return (_finder(),) if takes_tools(model) else (_finder(), _caller())
+
+
+def found_specs(run: RunState) -> list[ToolSpec]:
+    """Return the tools that the last turn has found, and that the conversation is not shown yet."""
+    if not takes_tools(run.member.model):
+        return []
+    names = dict.fromkeys(_names_in_last_answers(run.context))
+    hidden = ((name, hidden_tool(run, name)) for name in names if name not in run.toolset)
+    return [each.spec for _, each in hidden if each is not None]
+
+
+def is_known(run: RunState, name: str) -> bool:
+    """Whether a name is that of a tool: one that is shown, or one that could be found."""
+    return name in run.toolset or hidden_tool(run, name) is not None
+
+
+def hidden_tool(run: RunState, name: str) -> McpTool | None:
+    """Return a tool that the agent could find, by its name."""
+    return next((each for each in _hidden(run) if each.spec.name == name), None)
+
+
+def as_meant(
+    run: RunState, calls: Sequence[ToolCall], allowed: frozenset[str] | None
+) -> tuple[list[ToolCall], Toolset, frozenset[str] | None]:
+    """Return the calls that a turn means, all tools that they may name, and the mask for those.
+
+    A hidden tool may also be called by its own name, by a model that knows it from before: from a
+    summary, say. It runs where the agent may find tools now.
+    """
+    toolset, meant_calls = run.toolset, [meant(call) for call in calls]
+    if FIND_TOOLS not in run.own_tools or (allowed is not None and FIND_TOOLS not in allowed):
+        return list(calls), toolset, allowed
+    wanted = dict.fromkeys(call.name for call in meant_calls if call.name not in toolset)
+    hidden = [each for name in wanted if (each := hidden_tool(run, name)) is not None]
+    names = toolset.names if not hidden else (*toolset.names, *(each.spec.name for each in hidden))
+    understood = [
+        that if that.name in names else call for call, that in zip(calls, meant_calls, strict=True)
+    ]
+    if not hidden:
+        return understood, toolset, allowed
+    found = frozenset(each.spec.name for each in hidden)
+    mask = None if allowed is None else allowed | found
+    return understood, Toolset((*toolset, *hidden)), mask
+
+
+def meant(call: ToolCall) -> ToolCall:
+    """Return the call that a call of `call_found_tool` stands for; any other call as it is.
+
+    Also one that cannot be understood: the tool itself then says what is wrong.
+    """
+    if call.name != CALL_FOUND_TOOL:
+        return call
+    try:
+        given = parse_arguments(call.arguments)
+    except ValueError:
+        return call
+    name, arguments = given.get("name"), given.get("arguments", {})
+    if not isinstance(name, str) or not isinstance(arguments, str | dict):
+        return call
+    text = arguments if isinstance(arguments, str) else canonical_json(arguments).decode()
+    return replace(call, name=name, arguments=text)
+
+
+async def _find_tools(query: str, context: ToolContext[object]) -> str:
+    """Find tools that are not listed here. There are many more than you see.
+
+    Look for one before you say that something cannot be done.
+
+    Args:
+        query: a few words that say what the tool should do, e.g. create issue
+    """
+    run = _run_of(context, FIND_TOOLS)
+    hidden = {each.spec.name: each.spec for each in _hidden(run)}
+    if not hidden:
+        raise Failed(f"No tools can be found now: {_why_none(run)}.")
+    found = await asyncio.to_thread(best_tools, hidden.values(), query, _MOST_FOUND)
+    if not found:
+        return f"No tool has any of these words. There are {len(hidden)}: {_names(hidden)}"
+    if not takes_tools(run.member.model):
+        return _with_parameters(found, len(hidden))
+    new = [spec for spec in found if spec.name not in run.toolset]
+    if len(run.context.later_tools) + len(new) > MOST_LATER:
+        raise Failed(
+            f"This conversation was given {len(run.context.later_tools)} tools, and takes no more "
+            f"than {MOST_LATER}. Use those."
+        )
+    lines = "\n".join(
+        f"{number}. {spec.name}: {_line(spec.description)}" for number, spec in _numbered(found)
+    )
+    return f"These are the best of {len(hidden)} tools. You have them from now on.\n{lines}"
+
+
+async def _call_found_tool(
+    name: str, arguments: dict[str, object], context: ToolContext[object]
+) -> str:
+    """Call a tool that find_tools has found.
+
+    Args:
+        name: its name, as it was found
+        arguments: what its own parameters ask for
+    """
+    _run_of(context, CALL_FOUND_TOOL)
+    raise Retry(f"There is no tool {name!r} to call. Find one with {FIND_TOOLS} first.")
+
+
+def _run_of(context: ToolContext[object], name: str) -> RunState:
+    from agentkit.state import RunContext
+
+    if not isinstance(context, RunContext):
+        raise Failed(f"{name} works only inside the run of an agent.")
+    return context.run
+
+
+@functools.cache
+def _finder() -> Tool:
+    return tool(name=FIND_TOOLS, idempotent=True)(_find_tools)
+
+
+@functools.cache
+def _caller() -> Tool:
+    return tool(name=CALL_FOUND_TOOL)(_call_found_tool)
+
+
+def _hidden(run: RunState) -> Iterator[McpTool]:
+    member = run.member
+    if member.served is not None:
+        for connection in member.served.of(member.aliases):
+            if connection.server.defer_loading:
+                yield from connection.tools
+
+
+def _names_in_last_answers(context: Context) -> Iterator[str]:
+    """Yield what `find_tools` has answered behind the model's last message, in order."""
+    for segment in reversed(context):
+        if isinstance(segment.content, AssistantMessage):
+            return
+        if isinstance(segment.content, ToolMessage):
+            for result in segment.content.results:
+                if result.name == FIND_TOOLS and not result.is_error:
+                    yield from _ENTRY.findall(result.content)
+
+
+def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int) -> str:
+    entries = "\n".join(
+        f"{number}. {spec.name}: {_line(spec.description)}\n   arguments: {_parameters(spec)}"
+        for number, spec in _numbered(found)
+    )
+    return (
+        f"These are the best of {n_hidden} tools. Call one with {CALL_FOUND_TOOL}: its name, and "
+        f"the arguments that it asks for here as a JSON schema.\n{entries}"
+    )
+
+
+def _parameters(spec: ToolSpec) -> str:
+    text = json.dumps(json.loads(spec.bytes)["parameters"], ensure_ascii=False)
+    return text if len(text) <= _SCHEMA_CHARS else f"{text[:_SCHEMA_CHARS]}... (cut)"
+
+
+def _numbered(found: tuple[ToolSpec, ...]) -> Iterator[tuple[int, ToolSpec]]:
+    return enumerate(found, start=1)
+
+
+def _line(text: str) -> str:
+    """Return a description as one line, so that none can look like the next entry."""
+    line = " ".join(text.split())
+    return line if len(line) <= _DESCRIPTION_CHARS else f"{line[:_DESCRIPTION_CHARS]}..."
+
+
+def _names(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = len(ordered) - _MOST_NAMES
+    return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _why_none(run: RunState) -> str:
+    served = run.member.served
+    failed = () if served is None else served.of(run.member.aliases)
+    broken = [each.server.alias for each in failed if each.error is not None]
+    return f"{', '.join(broken)} cannot be reached" if broken else "their servers list none"
