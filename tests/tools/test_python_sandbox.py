@@ -165,6 +165,36 @@ async def test_endless_output_is_cut_and_ends_the_program(isolation):
     assert "bytes left out" in outcome.stdout
 
 
+FORKS = """
+import os, sys, time
+held = b"x" * (60 << 20) if sys.argv[1:] else None
+ends = os.pipe()
+for _ in range(5):
+    if not os.fork():
+        own = b"y" * ({n_mib} << 20)
+        os.close(ends[1])
+        os.read(ends[0], 1)  # until the first has ended
+        os._exit(0)
+time.sleep({seconds})
+print("unharmed")
+"""
+
+
+@both
+async def test_processes_that_together_take_too_much_memory_are_stopped(isolation):
+    started = time.monotonic()
+    outcome = await run(isolation, FORKS.format(n_mib=60, seconds=60), timeout_s=60)
+    assert outcome.ended == "stopped: its processes together took more than 200 MiB of memory"
+    assert time.monotonic() - started < 30
+
+
+@both
+async def test_memory_that_processes_share_counts_once(isolation):
+    code = f"import sys; sys.argv.append('shared')\n{FORKS.format(n_mib=4, seconds=0.3)}"
+    outcome = await run(isolation, code)
+    assert (outcome.ended, outcome.stdout, outcome.stderr) == ("exit code 0", "unharmed\n", "")
+
+
 @both
 async def test_a_memory_bomb_fails_in_the_program(isolation):
     outcome = await run(isolation, "x = bytearray(10**9)\nprint('got it')")

@@ -24,10 +24,13 @@ from typing import Any
 from agentkit_tools import _namespaces
 from agentkit_tools._jailed import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Program, prctl
 from agentkit_tools._made_files import made_files
+from agentkit_tools._memory import Memory
 
 _OWN_UID_BASE = 0x7000_0000
 _READ_BYTES = 65_536
 _DRAIN_S = 1.0
+_LOOKS_EVERY_S = 0.05
+"""At the memory of all processes together. A look takes a tenth of a millisecond for a few."""
 
 
 def main() -> None:
@@ -66,10 +69,11 @@ class _Stream:
 
 def _supervised(request: Mapping[str, Any]) -> dict[str, Any]:
     is_isolated = request["isolation"] == "namespaces"
+    memory = Memory()
     owner = _OWN_UID_BASE + os.getpid() if os.getuid() == 0 else None
     if is_isolated:
         _namespaces.enter(request["binds"], size_bytes=request["disk_bytes"], owner=owner)
-        return _watched(request, Path(_namespaces.JAIL), owner, is_isolated=True)
+        return _watched(request, Path(_namespaces.JAIL), owner, memory, is_isolated=True)
     # Not dumpable: the program, which may run as the same user, cannot look into this process.
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -81,22 +85,28 @@ def _supervised(request: Mapping[str, Any]) -> dict[str, Any]:
             os.chmod(folder, 0o711)
             for name in ("work", "tmp"):
                 os.chown(f"{folder}/{name}", owner, owner)
-        return _watched(request, Path(folder), owner, is_isolated=False)
+        return _watched(request, Path(folder), owner, memory, is_isolated=False)
     finally:
         # `rm` copes with folders that are nested more deeply than Python's own functions.
         subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
 def _watched(
-    request: Mapping[str, Any], root: Path, owner: int | None, *, is_isolated: bool
+    request: Mapping[str, Any],
+    root: Path,
+    owner: int | None,
+    memory: Memory,
+    *,
+    is_isolated: bool,
 ) -> dict[str, Any]:
     (root / "main.py").write_text(request["code"], encoding="utf-8", newline="")
-    program = Program(request, root, owner, is_isolated=is_isolated)
+    secret = () if memory.descriptor is None else (memory.descriptor,)
+    program = Program(request, root, owner, secret, is_isolated=is_isolated)
     streams = {
         program.out: _Stream(request["kept_bytes"]),
         program.err: _Stream(request["kept_bytes"]),
     }
-    limit = _watch(program, streams, request)
+    limit = _watch(program, streams, memory, request)
     program.end()
     _drain(streams)
     if said := program.setup_error():
@@ -118,14 +128,21 @@ def _shown(stream: _Stream, root: Path, is_isolated: bool) -> str:
     return stream.shown() if is_isolated else stream.shown().replace(str(root), "")
 
 
-def _watch(program: Program, streams: dict[int, _Stream], request: Mapping[str, Any]) -> str | None:
+def _watch(
+    program: Program, streams: dict[int, _Stream], memory: Memory, request: Mapping[str, Any]
+) -> str | None:
     """Read what the program prints until it ends or reaches a limit, which is returned."""
     deadline = time.monotonic() + request["timeout_s"]
+    next_look = 0.0
     with selectors.DefaultSelector() as selector:
         for fd in (0, program.ended, *streams):
             selector.register(fd, selectors.EVENT_READ)
         while (left := deadline - time.monotonic()) > 0:
-            ready = [key.fd for key, _ in selector.select(left)]
+            if time.monotonic() >= next_look:
+                if memory.exceeds(request["memory_bytes"]):
+                    return "memory"
+                next_look = time.monotonic() + _LOOKS_EVERY_S
+            ready = [key.fd for key, _ in selector.select(min(left, _LOOKS_EVERY_S))]
             for fd in ready:
                 if fd in streams:
                     data = os.read(fd, _READ_BYTES)

@@ -23,10 +23,19 @@ _MAX_SIGNALS = 1024
 
 
 class Program:
-    """The program as a tree of processes. `ended` is readable when a child has ended."""
+    """The program as a tree of processes. `ended` is readable when a child has ended.
+
+    `secret` are descriptors that no process of the tree gets.
+    """
 
     def __init__(
-        self, request: Mapping[str, Any], root: Path, owner: int | None, *, is_isolated: bool
+        self,
+        request: Mapping[str, Any],
+        root: Path,
+        owner: int | None,
+        secret: tuple[int, ...],
+        *,
+        is_isolated: bool,
     ) -> None:
         self._request = request
         self._root = root
@@ -44,6 +53,8 @@ class Program:
         self._result, result = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
+            for fd in secret:
+                os.close(fd)
             self._become(out, err, setup, result)
         for fd in (out, err, setup, result):
             os.close(fd)

@@ -93,7 +93,8 @@ class Sandbox:
 
     Attributes:
         isolation: "namespaces", or "limits" alone.
-        memory_bytes: of address space, for each process of a program; files are not in it.
+        memory_bytes: of address space for each process of a program, and (on Linux) of memory for
+            all of them together, looked at every so often; files are not in it.
         disk_bytes: for all files with namespaces, for each file without.
         max_processes: processes and threads of a program at the same time.
         max_output_bytes: a program that prints more is stopped.
@@ -175,6 +176,9 @@ class Sandbox:
         match limit:
             case "time":
                 return f"stopped: it took longer than {timeout_s:g} s"
+            case "memory":
+                n_mib = self.memory_bytes // 2**20
+                return f"stopped: its processes together took more than {n_mib} MiB of memory"
             case "output":
                 return f"stopped: it printed more than {self.max_output_bytes} bytes"
         if status is None:

@@ -19,16 +19,17 @@ With `--isolation namespaces`, the default, on Linux:
   Nothing that it wrote is left.
 - NOT protected: the kernel itself. A flaw there is a way out; run the server in a virtual machine
   if programs are written by someone who looks for such flaws. Programs compete for the machine's
-  processors and memory up to their limits. Memory counts for each process: a program can hold
-  `--memory` times `--processes`, plus `--disk`, plus the kernel's buffers of pipes and sockets.
-  Bound the server as a whole (a container, a cgroup) where that is too much.
+  processors and memory up to their limits. `--memory` bounds each process, and all of a program
+  together: that is looked at twenty times a second, so that for a moment a program can hold more.
+  On top come `--disk`, and the kernel's buffers of pipes and sockets. Bound the server as a whole
+  (a container, a cgroup) where that is too much.
 - NOT hidden: how busy this machine is, how full its disks are, and when the system's programs were
   last read (their times of access, where the file system keeps them). A program may also hold
   shared `fcntl` locks on files that it reads, which delay whoever would lock them for writing.
 
 With `--isolation limits`, for systems without namespaces:
 
-- Time, memory of each process, number of processes, the size of each file and of the output are
+- Time, memory (as above), number of processes, the size of each file and of the output are
   limited, the environment is empty, and processes are found and killed at the end. On Linux (x86-64
   and 64-bit ARM) System V memory, semaphores and queues are refused, which would outlive it.
 - NOT protected: a program runs as the user who started the server (or, when that is root, as a user
@@ -157,7 +158,11 @@ def main(arguments: list[str] | None = None) -> int:
         "(default: this one, with the standard library alone)",
     )
     parser.add_argument(
-        "--memory", type=int, default=512, metavar="MIB", help="for each process (default: 512)"
+        "--memory",
+        type=int,
+        default=512,
+        metavar="MIB",
+        help="for each process, and for all of a program together (default: 512)",
     )
     parser.add_argument(
         "--disk", type=int, default=64, metavar="MIB", help="for files (default: 64)"
