@@ -17,7 +17,15 @@ from agentkit_runtime.checks import require_number
 from agentkit_runtime.errors import EngineStopped, NotCached, RequestRejected, RuntimeFault
 from agentkit_runtime.kv.hints import Hint, LikelyNext, SessionDone, SessionWaits
 from agentkit_runtime.kv.pins import Pin
-from agentkit_runtime.kv.prune import ByPrefix, BySession, ByTag, PruneReport, Selector
+from agentkit_runtime.kv.prune import (
+    ByNamespace,
+    ByPrefix,
+    BySession,
+    ByTag,
+    ByTenant,
+    PruneReport,
+    Selector,
+)
 from agentkit_runtime.kv.public import Published
 from agentkit_runtime.kv.scope import NO_SCOPE, Scope
 from agentkit_runtime.kv.tokens import pack
@@ -154,10 +162,19 @@ class Prefixes:
     async def prune(self, selector: Selector, *, dry_run: bool = False) -> PruneReport:
         """Forget what `selector` names; see `KvCache.prune`.
 
-        A session or tag without a tenant is one of `DEFAULT_TENANT`.
+        A session or tag without a tenant is one of `DEFAULT_TENANT`. Of a tenant also that is
+        forgotten which an earlier process has left on disk, though the tenant has not come since.
         """
         selector = _of_somebody(selector)
-        return await self._call(lambda cache: cache.prune(selector, dry_run=dry_run))
+        root = self._roots.of(selector.tenant) if isinstance(selector, ByTenant) else None
+
+        def prune(cache: KvCache) -> PruneReport:
+            report = cache.prune(selector, dry_run=dry_run)
+            if root is not None and not dry_run:
+                cache.prune(ByNamespace(root))  # the cache knows tenants by what came, not by name
+            return report
+
+        return await self._call(prune)
 
     async def prune_prefix(self, request: ChatRequest, *, dry_run: bool = False) -> PruneReport:
         """Forget all of the request's tenant that begins with these messages and tools."""

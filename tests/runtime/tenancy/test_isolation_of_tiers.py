@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,33 @@ def cached(house: House, name: str) -> tuple[int, int]:
     assert answer.status_code == 200, answer.text
     found = answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
     return found, house.service.stats().restored_tokens - before
+
+
+@pytest.mark.parametrize("who", ["ann", "zoe"])
+def test_what_an_earlier_process_left_on_disk_is_flushed_with_its_tenant(
+    smollm2_text: Text, tmp_path: Path, who: str
+) -> None:
+    """Also of a tenant that has no key any more, and though nobody has asked since the start."""
+    options: dict[str, Any] = {"n_slots": 448, "tiers": tiers_in(tmp_path / "disk")}
+    with open_house(smollm2_text, tmp_path, **options) as house:
+        headers = {"Authorization": f"Bearer {house.keys['ann']}"}
+        if who == "zoe":
+            made = house.store.add(roles=frozenset({"user"}), tenant="zoe", now_s=0.0)
+            headers = {"Authorization": f"Bearer {made.key}"}
+        ask(house.nobody, system=SECRET, headers=headers)
+    (tmp_path / "keys.db").unlink()
+    body: dict[str, Any] = {"tenant": who}
+    with open_house(smollm2_text, tmp_path, **options) as house:
+        if who == "zoe":
+            refused = house.root.post("/admin/v1/flush", json=body)
+            assert refused.status_code == 404
+            assert "unknown" in refused.json()["error"]["message"]
+            body["unknown"] = True
+        assert house.root.post("/admin/v1/flush", json=body).status_code == 200
+        made = house.store.add(roles=frozenset({"user"}), tenant=who, now_s=0.0)
+        headers = {"Authorization": f"Bearer {made.key}"}
+        answer = ask(house.nobody, system=SECRET, headers=headers)
+        assert answer.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
 def push_out(house: House) -> None:

@@ -139,15 +139,21 @@ class PruneBranch(Branch):
 
 
 class Flush(AdminModel):
-    """`POST /admin/v1/flush`: a tenant, or with `all` everything, published prefixes included."""
+    """`POST /admin/v1/flush`: a tenant, or with `all` everything, published prefixes included.
+
+    With `unknown` the tenant may be one that has no key: for what somebody has left behind.
+    """
 
     tenant: Label | None = None
     all: bool = False
+    unknown: bool = False
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if self.all == (self.tenant is not None):
             raise ValueError("say either tenant or all: true")
+        if self.all and self.unknown:
+            raise ValueError("unknown: true is for a tenant: with all it does nothing")
         return self
 
 

@@ -215,7 +215,8 @@ class AdminRoutes:
 
     async def flush(self, body: bodies.Flush, request: Request) -> FlushDocument:
         """Forget all of a tenant, or all there is: what is cached, and stored responses."""
-        request.app.state.responses.forget(self._known(body.tenant))
+        self._require_flushable(body)
+        request.app.state.responses.forget(body.tenant)
         if body.tenant is None:
             return {"freed_tokens": await self._steering.clear()}
         report = await self._site.service.prefixes.prune(ByTenant(body.tenant))
@@ -283,6 +284,15 @@ class AdminRoutes:
         if tenant is not None and self._parts.tenants is not None:
             self._parts.tenants.require(tenant)
         return tenant
+
+    def _require_flushable(self, body: bodies.Flush) -> None:
+        if body.unknown:
+            return
+        try:
+            self._known(body.tenant)
+        except ApiError as error:
+            error.message += " (to forget what a tenant without keys has left: unknown: true)"
+            raise
 
     def _lifecycle(self) -> Lifecycle:
         if self._parts.lifecycle is None:
