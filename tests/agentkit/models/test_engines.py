@@ -38,7 +38,7 @@ class Loader:
     def __call__(self, spec: str, options: Options) -> FakeEngine:
         self.loads.append(spec)
         self.started.set()
-        assert self.gate.wait(10)
+        assert self.gate.wait(30)
         if self.errors:
             raise self.errors.pop()
         return FakeEngine(spec)
@@ -61,7 +61,7 @@ def test_event_loops_in_several_threads_share_one_engine() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(lambda: asyncio.run(registry.get("m", {}))) for _ in range(4)]
-        assert loader.started.wait(10)
+        assert loader.started.wait(30)
         loader.gate.set()
         engines = {id(future.result(timeout=10)) for future in asked}
 
@@ -75,14 +75,14 @@ async def test_a_cancelled_caller_does_not_stop_the_load_for_others() -> None:
     registry = EngineRegistry(loader)
     first = asyncio.create_task(registry.get("m", {}))
     second = asyncio.create_task(registry.get("m", {}))
-    await asyncio.to_thread(loader.started.wait, 10)
+    await asyncio.to_thread(loader.started.wait, 30)
 
     first.cancel()
-    await asyncio.wait([first], timeout=5)
+    await asyncio.wait([first], timeout=30)
     loader.gate.set()
 
     assert first.cancelled()
-    assert (await asyncio.wait_for(second, 10)).spec == "m"
+    assert (await asyncio.wait_for(second, 30)).spec == "m"
 
 
 async def test_after_a_failed_load_the_next_caller_tries_again() -> None:
@@ -134,7 +134,7 @@ async def test_an_engine_that_is_still_loading_is_closed_when_it_is_there() -> N
     loader.gate.clear()
     registry = EngineRegistry(loader)
     asked = asyncio.create_task(registry.get("m", {}))
-    await asyncio.to_thread(loader.started.wait, 10)
+    await asyncio.to_thread(loader.started.wait, 30)
 
     registry.close()
     loader.gate.set()

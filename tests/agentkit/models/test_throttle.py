@@ -293,7 +293,7 @@ def test_a_refusal_with_a_wait_holds_up_the_other_runs_of_the_model_too() -> Non
 def test_a_wait_that_ends_between_two_ticks_of_the_clock_ends() -> None:
     line = Line()
     line.throttle.told([Told(kind="requests", remaining=0, reset_s=1.2345674)])
-    line.run(lambda: asyncio.wait_for(line.ask("a"), 5))
+    line.run(lambda: asyncio.wait_for(line.ask("a"), 30))
     assert line.log == [("a", pytest.approx(1.234567))]
 
 
@@ -308,7 +308,7 @@ def test_who_waited_in_a_loop_that_was_closed_holds_nobody_up() -> None:
 
     slot.leave(NOTHING)
     assert (throttle.n_running, throttle.n_waiting) == (0, 0)
-    asyncio.run(asyncio.wait_for(throttle.enter(), 5)).leave(NOTHING)
+    asyncio.run(asyncio.wait_for(throttle.enter(), 30)).leave(NOTHING)
     dead.get_coro().close()  # type: ignore[union-attr]
     dead._log_destroy_pending = False  # type: ignore[attr-defined]
 
@@ -328,7 +328,7 @@ def test_who_stands_behind_a_loop_that_is_closed_later_goes_on() -> None:
         loop.close()
         await entering
 
-    asyncio.run(asyncio.wait_for(time.drive(behind()), 5))
+    asyncio.run(asyncio.wait_for(time.drive(behind()), 30))
     assert (throttle.n_running, throttle.n_waiting) == (1, 0)
     del slot
     dead.get_coro().close()  # type: ignore[union-attr]

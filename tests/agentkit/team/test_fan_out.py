@@ -159,7 +159,7 @@ async def test_the_first_task_warms_the_model_where_that_is_needed_or_wanted(
             warm_first=warm_first,
         )
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await model.someone.wait()
         await settle()
         assert model.asked == before
@@ -173,7 +173,7 @@ async def test_the_first_task_warms_the_model_where_that_is_needed_or_wanted(
 async def test_when_the_first_task_fails_the_others_still_run() -> None:
     model = Gated(siblings_start_together=False)
     model.gate.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         done = await fan_out(Boss(model=model), [(Reader, "bad"), (Reader, "b")], max_parallel=1)
 
     assert [outcome.kind for outcome in done.outcomes] == ["failed", "ok"]
@@ -245,7 +245,7 @@ class Backwards:
                 yield event
             return
         path = last_text(request)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await self.turns[path].wait()
         async for event in self.reader.stream(request):
             yield event
@@ -270,7 +270,7 @@ async def test_reports_are_in_the_order_of_the_tasks_whatever_ends_first() -> No
 async def test_cancelling_cancels_all_tasks() -> None:
     model = Gated(siblings_start_together=True)
     running = asyncio.create_task(fan_out(Boss(model=model), [(Reader, "a"), (Judge, "b")]))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await model.someone.wait()
         running.cancel()
         await asyncio.wait([running])

@@ -172,7 +172,7 @@ async def test_parallel_delegations_run_at_the_same_time_and_may_have_one_path()
 
     async def meet() -> str:
         """Meet."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await meeting.wait()
         return "met"
 
@@ -281,7 +281,7 @@ async def test_cancelling_the_parent_cancels_its_children_and_keeps_what_they_co
                 pass
 
     task = asyncio.create_task(consume())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await hanging.wait()
     task.cancel()
     await asyncio.wait([task], timeout=10)

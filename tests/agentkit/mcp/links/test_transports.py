@@ -107,6 +107,6 @@ async def test_closing_under_cancellation_ends_soon(reach, honest_server):
         closing = asyncio.create_task(connection.close())
         await asyncio.sleep(0)
         closing.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(15):
             await asyncio.wait([closing])
             assert (await waiting).is_error
