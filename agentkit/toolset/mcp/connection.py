@@ -18,6 +18,7 @@ from agentkit.toolset.mcp.calls.calling import make_call
 from agentkit.toolset.mcp.content.about import ServerAbout, about
 from agentkit.toolset.mcp.content.reading import ReadsContent
 from agentkit.toolset.mcp.links.link import McpLink
+from agentkit.toolset.mcp.links.transport import TOO_LATE
 from agentkit.toolset.mcp.lists.listing_cache import ListingCache
 from agentkit.toolset.mcp.lists.lists import ToolLists
 from agentkit.toolset.mcp.lists.offered import CallRefused, OfferedTools
@@ -195,16 +196,17 @@ class McpConnection(ReadsContent):
             McpRequestError: it answered with an error, or too late.
         """
         from mcp import MCPError
+        from mcp_types import REQUEST_TIMEOUT
 
-        link = await self._live_link()
+        link, who, limit_s = await self._live_link(), self.server.alias, self.server.call_timeout_s
         try:
-            return await link.request(method, params, self.server.call_timeout_s)
+            return await link.request(method, params, limit_s)
         except MCPError as error:
-            raise McpRequestError(
-                f"MCP server {self.server.alias!r} answered {method} with an error: "
-                f"{error.message} (code {error.code})",
-                error.code,
-            ) from error
+            if error.code == TOO_LATE:
+                problem = f"MCP server {who!r} did not answer {method} within {limit_s:g} s"
+                raise McpRequestError(problem, REQUEST_TIMEOUT) from error
+            problem = f"MCP server {who!r} answered {method} with an error: {error.message}"
+            raise McpRequestError(f"{problem} (code {error.code})", error.code) from error
 
     async def problem_with(self, name: str) -> ToolOutput | None:
         """Return why the tool of this final name cannot be called now; None if it can.

@@ -23,7 +23,7 @@ from agentkit.toolset.mcp.calls.results import cut, to_tool_output
 from agentkit.toolset.mcp.calls.rounds import with_answers
 from agentkit.toolset.mcp.calls.size import is_large
 from agentkit.toolset.mcp.links.link import McpLink
-from agentkit.toolset.mcp.links.transport import LOST, NOT_CARRIED_OUT
+from agentkit.toolset.mcp.links.transport import LOST, NOT_CARRIED_OUT, TOO_LATE
 from agentkit.toolset.mcp.server import McpServer
 from agentkit.toolset.results import encodable
 from agentkit.toolset.threads import run_in_thread
@@ -166,7 +166,6 @@ async def _explain(error: Exception, link: McpLink, server: McpServer, name: str
         CONNECTION_CLOSED,
         MISSING_REQUIRED_CLIENT_CAPABILITY,
         PARSE_ERROR,
-        REQUEST_TIMEOUT,
     )
 
     who = f"MCP server {server.alias!r}"
@@ -185,7 +184,7 @@ async def _explain(error: Exception, link: McpLink, server: McpServer, name: str
     if not isinstance(error, MCPError):
         said = link.transport.secrets.hidden(str(error))
         return f"{who} could not be asked: {type(error).__name__}: {said}"
-    if error.code == REQUEST_TIMEOUT:
+    if error.code == TOO_LATE:
         return (
             f"{who} did not answer within {server.timeout_of(name):g} s. "
             "Whether the call had an effect is unknown."

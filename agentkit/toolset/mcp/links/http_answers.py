@@ -7,6 +7,8 @@ import json
 
 import httpx2
 
+from agentkit.toolset.mcp.links.transport import code_of_theirs
+
 _ERROR_BYTES = 64 * 1024
 """How much of the body of an error is read."""
 
@@ -41,7 +43,7 @@ def rpc_error(body: bytes) -> dict[str, object] | None:
         return None
     match value:
         case {"error": {"code": int(code), "message": str(message)} as error}:
-            told = {"code": code, "message": message, "data": error.get("data")}
+            told = {"code": code_of_theirs(code), "message": message, "data": error.get("data")}
             return {"jsonrpc": "2.0", "id": None, "error": told}
         case _:
             return None

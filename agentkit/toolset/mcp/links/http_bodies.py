@@ -1,7 +1,5 @@
-"""Bodies of HTTP answers, made such that the SDK's strict parser takes what can be taken of them.
+"""Bodies of HTTP answers, bounded, with messages that can be parsed (`http_messages.py`).
 
-What it refuses costs a whole list or a result that is there: a lone surrogate, a byte of another
-encoding, a schema of hundreds of levels. They are read here as lines of a process are (`wire.py`).
 An answer that cannot be read becomes an error that says so: the server has had the request.
 """
 
@@ -12,22 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import httpx2
 
-from agentkit.toolset.mcp.links.transport import LOST
-from agentkit.toolset.mcp.links.wire import (
-    Broken,
-    LineSplitter,
-    Message,
-    Overlong,
-    RequestId,
-    read_line,
-)
-from agentkit.toolset.results import encodable
-
-_MAX_DEPTH = 180
-"""Levels that are passed on; the parser takes 200. A schema so deep is refused (the limit for
-schemas is 64 of their levels, at most three of JSON each with the levels around)."""
-
-_TOO_DEEP = "(nested too deeply)"
+from agentkit.toolset.mcp.links.http_messages import lost, parsable
+from agentkit.toolset.mcp.links.wire import LineSplitter, Overlong, RequestId
 
 _OF_OLD = (b"event: endpoint", b"event:endpoint")
 """The first line of a stream of before 2025-03-26."""
@@ -77,7 +61,7 @@ def no_answer(request: httpx2.Request, response: httpx2.Response) -> httpx2.Resp
     what = f"HTTP {status}" if status == _ACCEPTED else f"{kind[:100] or 'no content type'!r}"
     problem = f"answered with {what}, which is no answer of MCP; check url of the McpServer"
     headers = {"content-type": "application/json"}
-    content = _lost(request_id, problem)
+    content = lost(request_id, problem)
     return httpx2.Response(200, headers=headers, content=content, request=request)
 
 
@@ -104,13 +88,12 @@ class _Json(httpx2.AsyncByteStream):
             async for part in self._response.aiter_bytes():
                 body += part
                 if len(body) > self._limit:
-                    yield _lost(self._request_id, f"sent {_above(self._limit)}")
+                    yield lost(self._request_id, f"sent {_above(self._limit)}")
                     return
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            yield _lost(self._request_id, f"broke off its answer ({type(error).__name__})")
+            yield lost(self._request_id, f"broke off its answer ({type(error).__name__})")
             return
-        text = bytes(body)
-        yield _parsable(text, self._request_id) or _lost(
+        yield parsable(bytes(body), self._request_id, is_only=True) or lost(
             self._request_id, "sent an answer that is no JSON-RPC message"
         )
 
@@ -150,7 +133,7 @@ class _Events(httpx2.AsyncByteStream):
                     return
                 if line in _OF_OLD and self._old and self._request_id is not None:
                     # It begins so, and then waits for posts elsewhere: there will be no answer.
-                    yield _event(_lost(self._request_id, self._old))
+                    yield _event(lost(self._request_id, self._old))
                     return
                 if line == b"":
                     yield b"".join(each + b"\n" for each in self._take()) + b"\n"
@@ -170,7 +153,7 @@ class _Events(httpx2.AsyncByteStream):
         problem = _above(self._limit)
         if self._request_id is None:
             raise httpx2.SSEError(f"the server sent {problem}")
-        return _event(_lost(self._request_id, f"sent {problem}"))
+        return _event(lost(self._request_id, f"sent {problem}"))
 
     def _take(self) -> Iterator[bytes]:
         """The lines of the event that has ended, with data that can be parsed."""
@@ -182,10 +165,10 @@ class _Events(httpx2.AsyncByteStream):
             yield from lines
             return
         yield from (line for line, (name, _) in zip(lines, fields, strict=True) if name != b"data")
-        parsable = _parsable(data, self._request_id)
-        if parsable is not None:
+        passed = parsable(data, self._request_id)
+        if passed is not None:
             # JSON may have line ends between its tokens, and they mean nothing there.
-            yield b"data: " + parsable.replace(b"\n", b" ")
+            yield b"data: " + passed.replace(b"\n", b" ")
         elif self._request_id is None:
             yield b"data: " + data.replace(b"\n", b" ")
 
@@ -196,58 +179,6 @@ def _event(data: bytes) -> bytes:
 
 def _split(line: bytes) -> tuple[bytes, bytes, bytes]:
     return line.partition(b":")
-
-
-def _parsable(data: bytes, request_id: RequestId | None) -> bytes | None:
-    """JSON that the SDK takes as a message, the same bytes if it takes them; None if they are
-    nothing that could be the answer to this request."""
-    from mcp_types import jsonrpc_message_adapter
-    from pydantic import ValidationError
-
-    try:
-        jsonrpc_message_adapter.validate_json(data, by_name=False)
-    except ValidationError:
-        line = read_line(data, set() if request_id is None else {request_id})
-    else:
-        return data
-    match line:
-        case Message(value):
-            return _repaired(value, request_id)
-        case Broken(waiting_id, problem):
-            return _lost(waiting_id, f"sent {problem}")
-        case _:
-            return None
-
-
-def _repaired(value: dict[str, object], request_id: RequestId | None) -> bytes | None:
-    from mcp_types import jsonrpc_message_adapter
-    from pydantic import ValidationError
-
-    repaired = json.dumps(
-        _bare(value, _MAX_DEPTH), ensure_ascii=False, separators=(",", ":")
-    ).encode()
-    try:
-        jsonrpc_message_adapter.validate_json(repaired, by_name=False)
-    except ValidationError:
-        if request_id is None or value.get("id") != request_id:
-            return None
-        return _lost(request_id, "sent an answer that is no JSON-RPC message")
-    return repaired
-
-
-def _bare(value: object, depth: int) -> object:
-    """The value without what cannot be sent as UTF-8, and without what lies below `depth`."""
-    match value:
-        case str():
-            return encodable(value)
-        case dict() | list() if depth == 0:
-            return _TOO_DEEP
-        case dict():
-            return {encodable(key): _bare(each, depth - 1) for key, each in value.items()}
-        case list():
-            return [_bare(each, depth - 1) for each in value]
-        case _:
-            return value
 
 
 def _kind_of(response: httpx2.Response) -> str:
@@ -273,11 +204,6 @@ def _request_id(request: httpx2.Request) -> RequestId | None:
 def is_notice(request: httpx2.Request) -> bool:
     """Whether it posts what has no answer: a notification, or an answer of ours."""
     return request.method == "POST" and _request_id(request) is None
-
-
-def _lost(request_id: RequestId, problem: str) -> bytes:
-    error = {"code": LOST, "message": problem}
-    return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()
 
 
 def _above(limit: int) -> str:

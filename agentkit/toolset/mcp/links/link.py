@@ -19,7 +19,7 @@ from agentkit.toolset.mcp.links.handshake import ServerEnded, negotiate, problem
 from agentkit.toolset.mcp.links.hearing import Wanted, hearing
 from agentkit.toolset.mcp.links.patience import Patience
 from agentkit.toolset.mcp.links.stamp import CLIENT, Stamp
-from agentkit.toolset.mcp.links.transport import Transport, open_transport
+from agentkit.toolset.mcp.links.transport import TOO_LATE, Transport, open_transport
 from agentkit.toolset.mcp.server import McpServer, Protocol
 from agentkit.toolset.outlast import outlast
 
@@ -133,7 +133,6 @@ class McpLink:
                 `transport.py` say that the server had no part in it.
         """
         from mcp import MCPError
-        from mcp_types import REQUEST_TIMEOUT
 
         assert self._dispatcher is not None
         assert self._stamp is not None
@@ -167,7 +166,7 @@ class McpLink:
                 self._stamp.learn(result.get("tools"))
                 self.promised.learn(result.get("tools"))
             return result
-        raise MCPError(code=REQUEST_TIMEOUT, message=f"request {method!r} timed out")
+        raise MCPError(code=TOO_LATE, message=f"request {method!r} timed out")
 
     async def close(self, *, hurry: bool = False) -> None:
         """End session and server. Returns when both are gone, also if cancelled meanwhile.

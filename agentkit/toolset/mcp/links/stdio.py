@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.process import ServerProcess
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
-from agentkit.toolset.mcp.links.transport import LOST
+from agentkit.toolset.mcp.links.transport import LOST, theirs
 from agentkit.toolset.mcp.links.unanswered import Unanswered
 from agentkit.toolset.mcp.links.wire import (
     Broken,
@@ -205,7 +205,7 @@ class StdioTransport:
                     await self._deliver(self._no_message(value))
                 else:
                     if is_bearable(message) and self.unanswered.takes(message):
-                        await self._send(message)
+                        await self._send(theirs(message))
 
     def _no_message(self, value: dict[str, object]) -> Broken | Junk:
         """What to make of a JSON object that is no JSON-RPC message."""

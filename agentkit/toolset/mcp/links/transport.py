@@ -16,6 +16,7 @@ from agentkit.toolset.mcp.server import McpServer
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
     from mcp.shared.message import SessionMessage
+    from mcp_types import JSONRPCMessage
 
     Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
@@ -28,11 +29,35 @@ LOST = -32098
 REFUSED = -32096
 """Code of an error that a transport answers with itself: the server did not let us in."""
 
+TOO_LATE = -32095
+"""Code of an error that a link answers with itself: there was no answer in time."""
+
 NOT_CARRIED_OUT = frozenset({NOT_SENT, REFUSED})
 
 FAULTS = frozenset({NOT_SENT, LOST, REFUSED})
 """The message of an error with such a code is said of the server: "cannot be reached".
 """
+
+_OURS = FAULTS | {TOO_LATE}
+
+_INTERNAL_ERROR = -32603
+"""Of JSON-RPC: something went wrong in the server."""
+
+
+def code_of_theirs(code: int) -> int:
+    """Return the code of an error that a server sent. What one of ours says is not for it to say:
+    that a call was not carried out, say."""
+    return _INTERNAL_ERROR if code in _OURS else code
+
+
+def theirs(message: JSONRPCMessage) -> JSONRPCMessage:
+    """Return a server's message without a code of ours."""
+    from mcp_types import JSONRPCError
+
+    if isinstance(message, JSONRPCError) and message.error.code in _OURS:
+        error = message.error.model_copy(update={"code": _INTERNAL_ERROR})
+        return message.model_copy(update={"error": error})
+    return message
 
 
 class Transport(Protocol):

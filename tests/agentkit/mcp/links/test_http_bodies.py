@@ -94,7 +94,7 @@ def _raw(message: dict[str, Any], result: bytes, *, as_event: bool) -> httpx2.Re
 async def test_a_farewell_whose_answer_never_ends_does_not_hold_up_leaving(headers, is_silent):
     body = Endless(b" " * 1000, is_silent=is_silent)
     peer = Sessions(DELETE=lambda _: httpx2.Response(200, headers=headers, stream=body))
-    async with asyncio.timeout(2), peer.server().connect():
+    async with asyncio.timeout(10), peer.server().connect():
         pass
     assert peer.seen[-1] == "DELETE"
     assert body.n_pieces == 0
@@ -110,7 +110,7 @@ async def test_the_optional_stream_that_is_not_there_costs_nothing(status):
         return httpx2.Response(status, stream=body)
 
     peer = Sessions(GET=refuse)
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         await heard.wait()
         for _ in range(3):
             assert (await connection.call("go", {})).content == "done"
@@ -127,7 +127,7 @@ async def test_the_optional_stream_that_is_not_there_costs_nothing(status):
 async def test_a_damaged_text_does_not_cost_the_result(text, expected, as_event):
     result = b'{"content":[{"type":"text","text":%s}]}' % text
     peer = Sessions(tools_call=lambda message: _raw(message, result, as_event=as_event))
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         output = await connection.call("go", {})
         assert (output.content, output.is_error) == (expected, False)
 
@@ -144,7 +144,7 @@ async def test_a_deep_schema_costs_its_tool_only(depth, as_event):
         with pytest.raises(Exception, match="sent an answer that is no valid JSON"):
             await peer.server().connect().open()
         return
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         assert [tool.original_name for tool in connection.tools] == ["go"]
 
 
@@ -157,6 +157,10 @@ async def test_a_deep_schema_costs_its_tool_only(depth, as_event):
         ({"content-type": "text/html"}, b"<html>", "'text/html', which is no answer of MCP"),
         ({}, b"{}", "'no content type', which is no answer of MCP"),
         (JSON, b'{"jsonrpc":"2.0","id":3,"result":4}', "no JSON-RPC message"),
+        (JSON, b'{"jsonrpc":"2.0","id":99,"result":{}}', "something else than the answer"),
+        (JSON, b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}', "something else"),
+        (JSON, b'{"jsonrpc":"2.0","method":"notifications/x"}', "something else than the answer"),
+        (JSON, b'{"jsonrpc":"2.0","id":3,"method":"ping"}', "something else than the answer"),
         (JSON, b" " * 60_000, "sent an answer above the limit of 50000 bytes"),
         (EVENTS, b"data: " + b"x" * 60_000 + b"\n\n", "above the limit of 50000 bytes"),
         (EVENTS, b"data: x\n" * 9_000 + b"\n\n", "above the limit of 50000 bytes"),
@@ -170,7 +174,7 @@ async def test_an_answer_that_cannot_be_read_leaves_open_what_the_call_did(heade
 
     peer = Sessions(tools_call=answer)
     server = peer.server(max_message_bytes=50_000)
-    async with asyncio.timeout(5), server.connect() as connection:
+    async with asyncio.timeout(30), server.connect() as connection:
         output = await connection.call("go", {})
         assert output.is_error
         assert words in output.content
@@ -180,7 +184,7 @@ async def test_an_answer_that_cannot_be_read_leaves_open_what_the_call_did(heade
 
 async def test_a_request_that_is_only_accepted_leaves_open_what_the_call_did():
     peer = Sessions(tools_call=lambda _: httpx2.Response(202))
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         output = await connection.call("go", {})
     assert "answered with HTTP 202, which is no answer of MCP" in output.content
     assert "Whether the call had an effect is unknown." in output.content
@@ -197,7 +201,7 @@ async def test_a_number_that_no_float_can_be_does_not_end_the_connection():
         return httpx2.Response(200, content=events, headers=EVENTS)
 
     peer = Sessions(tools_call=answer)
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         assert (await connection.call("go", {})).content == "done"
         assert connection.warnings == ()
 
@@ -213,7 +217,7 @@ async def test_the_body_of_a_redirect_is_not_read():
             return httpx2.Response(307, headers=moved, stream=body)
         return _usual(message, "tools/call")
 
-    async with asyncio.timeout(5), Sessions(tools_call=answer).server().connect() as connection:
+    async with asyncio.timeout(30), Sessions(tools_call=answer).server().connect() as connection:
         assert (await connection.call("go", {})).content == "done"
     assert body.n_pieces == 0
 
@@ -221,7 +225,7 @@ async def test_the_body_of_a_redirect_is_not_read():
 async def test_an_error_status_whose_body_stops_coming_is_told():
     body = Endless(b"oops", is_silent=True)
     peer = Sessions(tools_call=lambda _: httpx2.Response(500, stream=body))
-    async with asyncio.timeout(5), peer.server().connect() as connection:
+    async with asyncio.timeout(30), peer.server().connect() as connection:
         output = await connection.call("go", {})
         assert "answered with HTTP 500" in output.content
 
@@ -236,7 +240,7 @@ async def test_a_notice_that_is_never_taken_does_not_block_what_is_sent_after_it
 
     peer = Sessions(notifications_cancelled=never)
     server = peer.server(connect_timeout_s=0.5)
-    async with asyncio.timeout(5), server.connect() as connection:
+    async with asyncio.timeout(30), server.connect() as connection:
         peer.replaced["tools_call"] = never
         calling = asyncio.create_task(connection.call("go", {}))
         await sent.wait()
@@ -266,3 +270,21 @@ async def test_events_are_the_same_however_they_are_cut(line_end, n_bytes):
     assert [(event.id, event.retry) for event in events] == [("7", 5), ("8", None)]
     assert json.loads(events[0].data)["result"] == {"x": "?"}
     assert events[1].data == ""
+
+
+@pytest.mark.parametrize("request_id", ["ID", '"ID"', "null"])
+@pytest.mark.parametrize(("headers", "status"), [(JSON, 200), (EVENTS, 200), (JSON, 400)])
+async def test_an_error_is_its_requests_and_has_no_code_of_ours(headers, status, request_id):
+    def refuse(message: dict[str, Any]) -> httpx2.Response:
+        named = request_id.replace("ID", str(message["id"]))
+        error = '{"code":-32097,"message":"is asleep"}'
+        body = f'{{"jsonrpc":"2.0","id":{named},"error":{error}}}'
+        sent = f"data: {body}\n\n" if headers is EVENTS else body
+        return httpx2.Response(status, headers=headers, content=sent.encode())
+
+    async with (
+        asyncio.timeout(30),
+        Sessions(tools_call=refuse).server(call_timeout_s=3).connect() as connection,
+    ):
+        output = await connection.call("go", {})
+    assert output.content == "MCP server 'far' answered with an error: is asleep (code -32603)."

@@ -45,3 +45,13 @@ async def test_odd_messages_cost_no_call_and_no_connection(server, line):
         assert [said.content, (await beside).content] == ["said", "beside"]
         assert after.content == json.dumps(line)
         assert (connection.pid, connection.warnings) == (pid, ())
+
+
+@pytest.mark.parametrize("code", [-32095, -32096, -32097, -32098, -32001])
+async def test_a_server_cannot_say_what_became_of_a_call_in_our_words(server, code):
+    error = f'{{"code":{code},"message":"is asleep"}}'
+    line = f'{{"jsonrpc":"2.0","id":TOKEN,"error":{error}}}'
+    async with asyncio.timeout(20), server("plain", protocol="legacy").connect() as connection:
+        said = await connection.call("say", {"text": line})
+    shown = -32001 if code == -32001 else -32603  # some servers have their own use for the first
+    assert said.content == f"MCP server 'bad' answered with an error: is asleep (code {shown})."
