@@ -33,6 +33,9 @@ _DENIED_WORDS = re.compile(
     | pg_(terminate|cancel)_backend | pg_reload_conf | pg_rotate_logfile | pg_promote
     | pg_switch_wal | pg_create_\w+ | pg_drop_\w+ | pg_logical_\w+ | pg_replication_\w+
     | pg_notify | pg_(try_)?advisory_\w+ | pg_stat_reset\w* | pg_export_snapshot
+    | pg_log_backend_memory_contexts | pg_log_standby_snapshot | pg_sync_replication_slots
+    | pg_copy_\w+_slot | pg_(start|stop)_backup | pg_backup_(start|stop) | pg_wal_replay_\w+
+    | pg_stat_statements_reset | pg_prewarm | autoprewarm_\w+
     | pg_(clear|restore)_\w+_stats | brin_(de)?summarize_\w+ | gin_clean_pending_list
     | set_config | (query|cursor|table|schema|database)_to_xml\w* | ts_stat | ts_rewrite
     | crosstab\w* | connectby | xpath_table | pgr_\w+
@@ -46,7 +49,15 @@ _CHANGING = frozenset(
     {"select", "with", "values", "table", "insert", "update", "delete", "merge", "create", "alter"}
     | {"drop", "truncate", "comment", "analyze", "refresh", "reindex", "grant", "revoke"}
 )
-_COMMENTS = re.compile(r"(\s+|--[^\n]*(\n|$)|/\*.*?\*/|\()*", re.DOTALL)
+_BEYOND = frozenset(
+    {"role", "user", "group", "database", "system", "tablespace", "server", "subscription"}
+    | {"publication", "extension", "language"}
+)
+"""After `create`, `alter` or `drop`: what is not this database's data, or outlives the session."""
+
+_BLANK = re.compile(r"[ \t\n\r\f\v(]+|--[^\n\r]*")
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_WORD = re.compile(r"\w*")
 
 
 def answer(request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -82,14 +93,46 @@ def _queried(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
 def _executed(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
     sql = request["sql"]
     _check_words(sql)
-    start = _COMMENTS.match(sql)
-    word = re.match(r"\w*", sql[start.end() if start else 0 :])
-    if word is None or word.group().lower() not in _CHANGING:
+    first, second = _first_words(sql)
+    if first not in _CHANGING:
         raise Refused(f"a statement must start with one of {', '.join(sorted(_CHANGING))}")
+    if first in ("create", "alter", "drop") and second in _BEYOND:
+        raise Refused(f"{first} {second} is not allowed here; only data and tables are changed")
     table = Table(**request["table_bounds"])
     reply = _collected(session, table, session.results(sql, request["parameters"]), to_end=True)
     session.do("COMMIT")
     return reply
+
+
+def _first_words(sql: str) -> tuple[str, str]:
+    """The first two words of a statement, in lower case; what stands between is left out."""
+    first = _WORD.match(sql, _word_at(sql, 0))
+    second = first and _WORD.match(sql, _word_at(sql, first.end()))
+    return (first.group().lower(), second.group().lower()) if first and second else ("", "")
+
+
+def _word_at(sql: str, at: int) -> int:
+    """Where the next word stands, behind blanks, brackets and comments.
+
+    Read as PostgreSQL does: its comments nest, and a line feed or a carriage return ends those of
+    a line. Otherwise a statement could stand where a comment is taken to be.
+    """
+    while True:
+        if found := _BLANK.match(sql, at):
+            at = found.end()
+        elif sql.startswith("/*", at):
+            at = _comment_end(sql, at)
+        else:
+            return at
+
+
+def _comment_end(sql: str, at: int) -> int:
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(sql, at):
+        depth += 1 if mark.group() == "/*" else -1
+        if not depth:
+            return mark.end()
+    return len(sql)
 
 
 def _collected(

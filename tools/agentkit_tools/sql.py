@@ -18,6 +18,8 @@ hostile, and so may be the content of the database; whoever started the server i
   the names of such functions, and of those known to run a text as SQL, wherever they stand. The
   names are a help and no wall: functions of your own and of extensions can do the same under other
   names. Connect as a user that may SELECT and nothing else.
+- `execute` changes data and tables. For PostgreSQL it takes no DO, SET, COPY, CALL or transactions,
+  and makes or alters no roles, databases, servers or extensions, whatever the user may.
 - All that the database's user may read can be read: there is no check by table or row. Give the
   user, or the file, no more than the model may see.
 - Each statement runs in a child process with bounds on time, processor time and memory, so that
