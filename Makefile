@@ -32,6 +32,7 @@ lint: $(READY)  ## Formatting, lint and types
 
 bench: $(READY)  ## Slow measurements; see docs/benchmarks.md (SESSIONS=, PEERS=, TRACES= add rows)
 	@$(BIN)/python tests/bench/plan_cost.py $(if $(SESSIONS),--sessions '$(SESSIONS)')
+	@$(BIN)/python tests/bench/deferred_tools.py --write
 	@$(BIN)/python tests/bench/turn_overhead.py --write $(if $(PEERS),--peers '$(PEERS)') \
 		$(if $(INSTALL_PEERS),--install-peers '$(INSTALL_PEERS)')
 	@$(BIN)/python tests/bench/crash_points.py

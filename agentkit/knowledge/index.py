@@ -79,7 +79,7 @@ def _chunks(rows: Iterable[tuple[str, int, str, str]]) -> tuple[Chunk, ...]:
 def _parts(text: str) -> str:
     """Return the words inside camel-case identifiers, each once, in order."""
     found: dict[str, None] = {}
-    for word in _WORD.findall(text):
+    for word in dict.fromkeys(_WORD.findall(text)):
         pieces = _HUMP.sub(" ", word).split()
         if len(pieces) > 1:
             found.update(dict.fromkeys(pieces))
