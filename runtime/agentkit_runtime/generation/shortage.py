@@ -7,7 +7,7 @@ memory must not take down anybody.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -55,12 +55,18 @@ class StepFailure:
 
 
 def halves(chunks: Sequence[Chunk]) -> tuple[list[Chunk], list[Chunk]]:
-    """Split a step of at least two tokens in the middle, a chunk in two where that is needed."""
+    """Split a step of at least two rows near the middle, a chunk in two where that is needed.
+
+    Both parts are smaller than the step. One token cannot be parted from the guesses behind it: of
+    such a chunk alone the guesses are given up.
+    """
+    if len(chunks) == 1 and chunks[0].n == 1:
+        return [replace(chunks[0], draft=())], []
     middle = sum(chunk.n_rows for chunk in chunks) // 2
     first: list[Chunk] = []
     second: list[Chunk] = []
     for chunk in chunks:
-        if chunk.n_rows <= middle:
+        if chunk.n_rows <= middle or (chunk.n == 1 and not first):
             first.append(chunk)
         elif middle and chunk.n > 1:
             n = min(middle, chunk.n - 1)
