@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage
 from agentkit.models.base import takes_tools
+from agentkit.ranking import best_tools
 from agentkit.toolset import (
     Failed,
     McpServer,
@@ -37,7 +38,6 @@ from agentkit.toolset import (
 )
 from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.execute import parse_arguments
-from agentkit.toolset.ranking import best_tools
 
 if TYPE_CHECKING:
     from agentkit.context import Context
