@@ -200,7 +200,8 @@ class McpConnection(ReadsContent):
 
         link, who, limit_s = await self._live_link(), self.server.alias, self.server.call_timeout_s
         try:
-            return await link.request(method, params, limit_s)
+            result = await link.request(method, params, limit_s)
+            return link.transport.secrets.out_of_result(result)
         except MCPError as error:
             if error.code == TOO_LATE:
                 problem = f"MCP server {who!r} did not answer {method} within {limit_s:g} s"

@@ -79,7 +79,8 @@ async def make_call(
     except McpConnectError as error:
         return ToolOutput.error(f"{error}. The call was not sent.", may_pass=True)
     asking = Asking(server, caller)
-    on_progress = None if caller is NOBODY else _progress_of(caller)
+    hidden = link.transport.secrets.hidden
+    on_progress = None if caller is NOBODY else _progress_of(caller, hidden)
 
     async def send(more: Mapping[str, object]) -> Mapping[str, object]:
         params = {"name": name, "arguments": dict(arguments), **more}
@@ -109,7 +110,8 @@ async def _read(
     """Read a raw result, a large one beside the event loop, and say so if its form is another."""
 
     def read() -> tuple[ToolOutput, str | None]:
-        output = to_tool_output(result, server.max_result_chars, server.max_attachment_bytes)
+        shown = link.transport.secrets.out_of_result(result)
+        output = to_tool_output(shown, server.max_result_chars, server.max_attachment_bytes)
         return output, link.promised.problem_with(name, result)
 
     is_quick = link.promised.is_quick(name) and not is_large(result)
@@ -136,7 +138,7 @@ def _could_not_ask(server: McpServer, output: ToolOutput, logged: set[str]) -> T
     return replace(output, content=said)
 
 
-def _progress_of(caller: Caller) -> ProgressFnT:
+def _progress_of(caller: Caller, hidden: Callable[[str], str]) -> ProgressFnT:
     """Return what hands a server's reports on, unless they are nonsense or too many."""
     gate, has_ended = Floodgate(_PROGRESS_BURST, _PROGRESS_PER_S), False
 
@@ -146,7 +148,8 @@ def _progress_of(caller: Caller) -> ProgressFnT:
         has_ended = has_ended or is_last
         if math.isfinite(progress) and (gate.passes() or is_last):
             known = total if total is not None and math.isfinite(total) else None
-            caller.progress(progress, known, encodable((message or "")[:_MESSAGE_CHARS]))
+            said = hidden(message or "")[:_MESSAGE_CHARS]
+            caller.progress(progress, known, encodable(said))
 
     return report
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from urllib.parse import parse_qsl, urlsplit
 
 from agentkit.spellings import spellings
+from agentkit.toolset.mcp.links.credentials import credentials_of, without, worth_hiding
 from agentkit.toolset.mcp.server import McpServer
 
 _HIDDEN = "***"
@@ -38,13 +39,17 @@ class ServerSecrets:
     the URL's query, and what `auth` has put into requests.
 
     They are found as they are, escaped in JSON or in a URL, in base64 and in hex. Results of tools
-    are not looked through: they may have to name a folder that the server was given.
+    are looked through for credentials only, as they are: a result may have to name a folder that
+    the server was given.
     """
 
     def __init__(self, server: McpServer) -> None:
-        inherited = (os.environ.get(name, "") for name in server.inherit_env)
+        inherited = {name: os.environ.get(name, "") for name in server.inherit_env}
         self._values: set[str] = set()
-        self._learn((*server.env.values(), *inherited))
+        self._credentials = credentials_of(server.headers) | credentials_of(
+            {**inherited, **server.env}
+        )
+        self._learn((*server.env.values(), *inherited.values()))
         self.learn_headers(server.headers)
         if server.url is not None:
             self.learn_url(server.url)
@@ -58,13 +63,21 @@ class ServerSecrets:
                 text = spelling.sub(_HIDDEN, text)
         return f"{text[:-_LONGEST]}..." if is_cut else text
 
+    def out_of_result(self, result: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a raw result without the credentials; the very same where there are none."""
+        shown = without(self._credentials, result)
+        return shown if isinstance(shown, Mapping) else result
+
     def learn_headers(self, headers: Mapping[str, str], *, only_credentials: bool = False) -> None:
         """Take the values of headers for secrets; of a request as it was sent only credentials."""
         for name, value in headers.items():
             is_credential = name.lower() in _CREDENTIALS
             if only_credentials and not is_credential:
                 continue
-            self._learn((value, *(_parts_of(name.lower(), value) if is_credential else ())))
+            parts = (value, *(_parts_of(name.lower(), value) if is_credential else ()))
+            self._learn(parts)
+            if is_credential:
+                self._credentials |= worth_hiding(parts)
 
     def learn_url(self, url: str) -> None:
         """Take what an address carries behind its path for secrets."""

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentkit.toolset.caller import Caller
 from agentkit.toolset.errors import McpConnectError
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.server import McpServer
@@ -168,3 +169,104 @@ def test_no_part_of_a_secret_is_left_where_a_text_is_cut() -> None:
     secrets = ServerSecrets(McpServer(alias="s", command=["x"], env={"KEY": "k" * 5 + "EY" * 50}))
     for n_before in range(64 * 1024 - 300, 64 * 1024 + 10, 13):
         assert "EY" not in secrets.hidden("-" * n_before + "k" * 5 + "EY" * 50 + "-" * 99)
+
+
+ECHO = """
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    method = request.get("method")
+    answer = {"jsonrpc": "2.0", "id": request.get("id")}
+    if method == "initialize":
+        answer["result"] = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}, "resources": {}},
+            "serverInfo": {"name": "x", "version": "1"},
+        }
+    elif method == "tools/list":
+        answer["result"] = {"tools": [{"name": "env", "inputSchema": {"type": "object"}}]}
+    elif method == "tools/call":
+        token = request["params"]["_meta"]["progressToken"]
+        told = {"progressToken": token, "progress": 1, "message": os.environ["MY_TOKEN"]}
+        note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+        print(json.dumps(note), flush=True)
+        env = dict(os.environ)
+        text = {"type": "text", "text": json.dumps(env)}
+        answer["result"] = {"content": [text], "structuredContent": {"env": env, "n": [1]}}
+    elif method == "resources/read":
+        content = {"uri": "x://env", "text": os.environ["MY_TOKEN"]}
+        answer["result"] = {"contents": [content]}
+    else:
+        continue
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Hearing(Caller):
+    """Keeps the words of a server's progress."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def progress(self, progress: float, total: float | None, message: str) -> None:
+        self.said.append(message)
+
+
+async def test_a_result_repeats_no_credential_and_keeps_what_else_the_server_was_given(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "echo.py"
+    path.write_text(ECHO)
+    given = {
+        "MY_TOKEN": 'tok-"1234',
+        "DATABASE_URL": "postgres://ann:p%40ss-word@db.example/shop",
+        "NOTES": str(tmp_path / "notes.db"),
+        "KEY_FILE": str(path),
+        "API_KEY": "password",
+    }
+    server = McpServer(
+        alias="s", command=[sys.executable, "-S", str(path)], env=given, protocol="legacy"
+    )
+    caller = Hearing()
+    async with server.connect() as connection:
+        output = await connection.call("env", {}, caller)
+        (part,) = await connection.read_resource("x://env")
+    expected = {**given, "MY_TOKEN": "***", "DATABASE_URL": "postgres://ann:***@db.example/shop"}
+    assert isinstance(output.structured, dict)
+    text, structured = map(json.loads, output.content.splitlines())
+    assert output.structured == structured
+    for env in (text, structured["env"]):
+        assert {name: env[name] for name in given} == expected
+    assert (part.text, caller.said) == ("***", ["***"])
+
+
+@pytest.mark.parametrize(
+    ("headers", "said", "shown"),
+    [
+        ({"Authorization": "Bearer abc-123-def"}, "got abc-123-def", "got ***"),
+        ({"Authorization": "Basic YW5uOnMzY3JldC13b3Jk"}, "hi ann, s3cret-word", "hi ann, ***"),
+        ({"Cookie": "a=1; sid=abcdefgh1"}, "sid abcdefgh1 of a=1", "sid *** of a=1"),
+        ({"X-Api-Key": "k3y-k3y-k3y"}, '{"k3y-k3y-k3y": 1}', '{"***": 1}'),
+        ({"X-Tenant": "acme-corp-1", "Accept-Language": "en-US,en"}, "acme-corp-1 en-US,en", None),
+        ({"X-Api-Key": "short-1"}, "short-1", None),
+        ({"X-Api-Key": "password"}, "the word password", None),
+    ],
+)
+def test_which_headers_are_credentials_that_no_result_repeats(
+    headers: dict[str, str], said: str, shown: str | None
+) -> None:
+    secrets = ServerSecrets(McpServer(alias="s", url="https://x.example/mcp", headers=headers))
+    result = {"content": [{"type": "text", "text": said}], "n": 7}
+    expected = {"content": [{"type": "text", "text": said if shown is None else shown}], "n": 7}
+    assert secrets.out_of_result(result) == expected
+
+
+def test_what_a_token_was_exchanged_for_is_a_credential_and_depth_is_bounded() -> None:
+    secrets = ServerSecrets(McpServer(alias="s", url="https://x.example/mcp"))
+    deep: object = "new-token-1"
+    for _ in range(5_000):
+        deep = [deep]
+    assert secrets.out_of_result({"a": deep})["a"] is deep
+    secrets.learn_headers({"authorization": "Bearer new-token-1"}, only_credentials=True)
+    assert secrets.out_of_result({"a": "new-token-1"}) == {"a": "***"}
+    assert "new-token-1" not in repr(secrets.out_of_result({"a": deep}))
