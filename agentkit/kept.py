@@ -41,6 +41,7 @@ _MAX_KEPT_CHARS = 20_000_000
 """Of one conversation, together. Beyond it the oldest are forgotten; the newest is always kept."""
 _MAX_REMEMBERED_CHARS = 100_000_000
 """Of all conversations that one agent remembers, together."""
+_HANDLE = re.compile(r"r_[0-9a-f]{16}(?![0-9a-f])")
 _PAGE_CHARS = 8_000
 _HEADER_CHARS = 200
 _MAX_PLACES = 20
@@ -84,6 +85,16 @@ def head_and_tail(text: str, limit: int, handle: str | None) -> str:
 def handle_of(text: str) -> str:
     """Return the handle of a text: the same for the same text, in every process."""
     return "r_" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def keep_named(above: RunState, below: RunState, answer: str) -> None:
+    """Keep what a subagent's answer names of what the subagent has kept, for whoever reads that.
+
+    Also where the run above cannot read it: the run above that one may be told of it.
+    """
+    for handle in dict.fromkeys(_HANDLE.findall(answer)):
+        if (text := below.kept.get(handle)) is not None:
+            above.kept = _with(above.kept, handle, text)
 
 
 def without_oldest(memories: Mapping[str, Memory]) -> Mapping[str, Memory]:

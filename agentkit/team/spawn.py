@@ -11,6 +11,7 @@ from agentkit.blocks import UserMessage
 from agentkit.events import Event, ModelEvent, RunEnd, SubagentEvent
 from agentkit.hints import conversation_ended
 from agentkit.journal import JournalError
+from agentkit.kept import keep_named
 from agentkit.loop import run_loop
 from agentkit.result import Failed, Ok, Outcome, RunResult
 from agentkit.saved import SavedEnd
@@ -54,6 +55,7 @@ async def run_below(
     if (known := run.outcome) is not None:
         if on_begin is not None:
             on_begin()
+        _keep_named(parent, run, known)
         return known
     run.begin()
     task = prompt.text
@@ -78,7 +80,13 @@ async def run_below(
         if on_begin is not None:
             on_begin()
     run.outcome = outcome
+    _keep_named(parent, run, outcome)
     return outcome
+
+
+def _keep_named(parent: RunState, run: RunState, outcome: Outcome) -> None:
+    if isinstance(outcome, Ok):
+        keep_named(parent, run, outcome.result.text)
 
 
 async def _drive(

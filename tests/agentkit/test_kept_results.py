@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit import Agent, ConfigurationError, McpServer, tool
+from agentkit import Agent, ConfigurationError, JournalError, McpServer, tool
 from agentkit.errors import ApprovalRequired
 from agentkit.hooks import Hooks
-from agentkit.journal import MemoryJournal
+from agentkit.journal import Journal, MemoryJournal
 from agentkit.kept import READ_RESULT, _with, handle_of, head_and_tail, without_oldest
 from agentkit.saved import Approve, Memory, PausedRun
 from agentkit.testing import Call, ScriptedModel
 from agentkit.toolset.policy import LEAST_RESULT_CHARS
+from tests.agentkit.lost_runs import LosingJournal
 from tests.agentkit.tool_results import tool_results
 
 LOG = "".join(f"{n:05d} the line with the number {n} of the log\n" for n in range(20_000))
@@ -53,9 +54,8 @@ def reader(*script: Any, tools: Sequence[Any] = (read_log,), **options: Any) -> 
     return Agent(
         model=ScriptedModel([*script, "done"]),
         instructions="You read.",
-        name="reader",
         tools=tools,
-        **({"max_result_chars": 4_000} | options),
+        **({"name": "reader", "max_result_chars": 4_000} | options),
     )
 
 
@@ -208,6 +208,88 @@ def test_a_subagent_can_read_what_its_parent_has_kept() -> None:
     )
     result = agent.run_sync("x")
     assert LOG[:40] in tool_results(result.children[0].result)[0].content  # type: ignore[union-attr]
+
+
+def clerk(answer: str) -> Agent:
+    """A subagent that reads the log, and answers."""
+    return reader([Call("read_log", {})], answer, name="clerk")
+
+
+@pytest.mark.parametrize("answer", [f"All of it is in {HANDLE}.", f"r_0 {HANDLE}, {HANDLE}"])
+def test_who_asked_a_subagent_reads_what_its_answer_names(answer: str) -> None:
+    agent = reader(
+        [Call("delegate_to_clerk", {"task": "Read the log."})],
+        [read(limit=50)],
+        subagents=[clerk(answer)],
+    )
+    result = agent.run_sync("x")
+    assert LOG[:40] in tool_results(result)[-1].content
+    memory = agent.memory_of(result.context)
+    assert memory is not None
+    assert list(memory.kept) == [HANDLE]
+
+
+@pytest.mark.parametrize("answer", ["All is well.", f"x{HANDLE}0", "r_0123456789abcdef"])
+def test_what_a_subagents_answer_does_not_name_is_not_kept_above(answer: str) -> None:
+    agent = reader(
+        [Call("delegate_to_clerk", {"task": "Read the log."})],
+        [read(limit=50)],
+        subagents=[clerk(answer)],
+    )
+    result = agent.run_sync("x")
+    assert "Kept are: none" in tool_results(result)[-1].content
+
+
+def test_what_is_named_goes_up_through_an_agent_that_cannot_read_it() -> None:
+    middle = Agent(
+        model=ScriptedModel(
+            [[Call("delegate_to_clerk", {"task": "Read."})], f"It is kept: {HANDLE}"]
+        ),
+        instructions="You pass on.",
+        name="middle",
+        subagents=[clerk(f"It is in {HANDLE}.")],
+    )
+    agent = reader(
+        [Call("delegate_to_middle", {"task": "Have it read."})],
+        [read(limit=50)],
+        subagents=[middle],
+    )
+    assert LOG[:40] in tool_results(agent.run_sync("x"))[-1].content
+
+
+async def test_what_a_subagent_has_named_is_read_after_a_process_was_lost_at_any_save() -> None:
+    lead = by_turn([Call("delegate_to_clerk", {"task": "Read."})], [read(limit=50)], "done")
+    below = by_turn([Call("read_log", {})], f"It is in {HANDLE}.")
+
+    def agent(journal: Journal) -> Agent:
+        role: Any = {"instructions": "You read.", "max_result_chars": 4_000}
+        child = Agent(name="clerk", model=below, tools=[log_again], **role)
+        return Agent(name="lead", model=lead, subagents=[child], journal=journal, **role)
+
+    for lost_at in itertools.count(1):
+        kept = MemoryJournal()
+        losing = LosingJournal(kept, lost_at, after=True)
+        try:
+            result = await agent(losing).run("x", run_id="r")
+        except JournalError:
+            result = await agent(kept).resume("r")
+        assert LOG[:40] in tool_results(result)[-1].content
+        if losing.n_saves < lost_at:
+            break
+    assert lost_at > 8
+
+
+@tool(idempotent=True, name="read_log")
+def log_again() -> str:
+    """Read the log."""
+    return LOG
+
+
+def by_turn(*script: Any) -> ScriptedModel:
+    """A model whose answer follows from the conversation, in whichever process."""
+    return ScriptedModel(
+        lambda request: script[sum(m.kind == "assistant" for m in request.context.messages)]
+    )
 
 
 def test_what_was_sent_stays_as_it_was() -> None:
