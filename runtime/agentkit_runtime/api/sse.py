@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -46,9 +47,16 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], *, on_close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[bytes],
+        *,
+        on_close: Callable[[], None],
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         # X-Accel-Buffering: nginx would otherwise collect the stream and send it as one block.
-        super().__init__(events, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        always = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+        super().__init__(events, headers={**always, **headers})
         self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,7 +1,8 @@
 """Turn a chat completion body into a `ChatRequest`. Every refusal names the field.
 
 What this server cannot do is refused when it would change the answer, and accepted when it would
-not (`user`, `metadata`, cache hints, a message's `name`). The tenant never comes from the body.
+not (`user`, `metadata`, cache hints, a message's `name`); what lies between is in `unserved`. The
+tenant never comes from the body.
 """
 
 from __future__ import annotations
@@ -17,17 +18,10 @@ from agentkit_runtime.api.openai.options import (
     refuse_unsupported,
     thinking_options,
 )
-from agentkit_runtime.api.openai.request import (
-    AllowedTools,
-    ChatCompletionBody,
-    FunctionDefinition,
-    ResponseFormat,
-    ToolBody,
-    ToolChoiceBody,
-    ToolReference,
-)
+from agentkit_runtime.api.openai.request import ChatCompletionBody, ResponseFormat
 from agentkit_runtime.api.openai.sampling import sampling_of
-from agentkit_runtime.chat import ChatRequest, ChatTool, ToolChoice, ToolName
+from agentkit_runtime.api.openai.tools import decode_choice, decode_tools, kinds_of
+from agentkit_runtime.chat import ChatRequest
 
 _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "add_generation_prompt": (True,),
@@ -62,7 +56,6 @@ _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
     "suffix": ("",),
     "system": (),
     "use_beam_search": (False,),
-    "verbosity": ("medium",),
     "web_search_options": (),
 }
 """Fields that would change the answer if obeyed, and the values (besides null) that would not."""
@@ -77,10 +70,8 @@ def decode(body: ChatCompletionBody, *, request_id: str, service: Templated) -> 
         None if body.stream_options is None else body.stream_options.model_extra,
         {"continuous_usage_stats": (False,)},
     )
-    tools = tuple(_tool(tool, index) for index, tool in enumerate(body.tools or ()))
-    _refuse_repeated_names(tools)
-    names = frozenset(tool.name for tool in tools)
-    choice, allowed = _tool_choice(body.tool_choice, names)
+    tools = decode_tools(body.tools or ())
+    choice, allowed = decode_choice(body.tool_choice, kinds_of(body.tools or ()))
     return ChatRequest(
         messages=decode_messages(body.messages),
         tools=tools,
@@ -101,96 +92,9 @@ def decode(body: ChatCompletionBody, *, request_id: str, service: Templated) -> 
 def _template_options(body: ChatCompletionBody, service: Templated) -> dict[str, bool | str]:
     """`chat_template_kwargs` is how clients of vLLM and SGLang set the template's variables."""
     return {
-        **thinking_options(body.reasoning_effort, service, "reasoning_effort"),
+        **thinking_options(body.reasoning_effort, service),
         **(body.chat_template_kwargs or {}),
     }
-
-
-def _tool(tool: ToolBody, index: int) -> ChatTool:
-    function = _function(tool, f"tools[{index}]")
-    return ChatTool(
-        name=function.name,
-        description=function.description or "",
-        parameters=function.parameters or {"type": "object", "properties": {}},
-    )
-
-
-def _function(tool: ToolBody, path: str) -> FunctionDefinition:
-    if tool.type != "function":
-        raise ApiError(
-            f"{path}.type must be 'function', got {tool.type!r}",
-            param=f"{path}.type",
-            code="unsupported_parameter",
-        )
-    if tool.function is None:
-        raise ApiError(f"{path}.function is missing", param=f"{path}.function")
-    return tool.function
-
-
-def _refuse_repeated_names(tools: tuple[ChatTool, ...]) -> None:
-    seen: set[str] = set()
-    for index, tool in enumerate(tools):
-        if tool.name in seen:
-            raise ApiError(
-                f"two tools are named {tool.name!r}; names must be unique",
-                param=f"tools[{index}].function.name",
-            )
-        seen.add(tool.name)
-
-
-def _tool_choice(
-    choice: str | ToolChoiceBody | None, names: frozenset[str]
-) -> tuple[ToolChoice, frozenset[str] | None]:
-    """The choice, and the mask of tools that may be called (None = all)."""
-    match choice:
-        case None | "auto":
-            return "auto", None
-        case "none":
-            return "none", None
-        case "required":
-            _need_tools(names)
-            return "required", None
-        case ToolChoiceBody(type="function"):
-            _need_tools(names)
-            return ToolName(_referenced(choice, names, "tool_choice")), None
-        case ToolChoiceBody(type="allowed_tools", allowed_tools=AllowedTools() as allowed):
-            return _allowed(allowed, names)
-        case _:
-            raise ApiError(
-                "tool_choice must be 'none', 'auto', 'required', a function, or allowed_tools "
-                "with its mode and tools",
-                param="tool_choice",
-            )
-
-
-def _need_tools(names: frozenset[str]) -> None:
-    if not names:
-        raise ApiError("tool_choice asks for a call, but tools is empty", param="tool_choice")
-
-
-def _allowed(allowed: AllowedTools, names: frozenset[str]) -> tuple[ToolChoice, frozenset[str]]:
-    mask = frozenset(
-        _referenced(reference, names, f"tool_choice.allowed_tools.tools[{index}]")
-        for index, reference in enumerate(allowed.tools)
-    )
-    if allowed.mode == "required" and not mask:
-        raise ApiError(
-            "tool_choice.allowed_tools.mode is 'required', but its tools are empty",
-            param="tool_choice.allowed_tools.tools",
-        )
-    return allowed.mode, mask
-
-
-def _referenced(reference: ToolReference, names: frozenset[str], path: str) -> str:
-    if reference.type != "function" or reference.function is None:
-        raise ApiError(f"{path} must name a function of tools", param=path)
-    name = reference.function.name
-    if name not in names:
-        raise ApiError(
-            f"{path} names {name!r}, which is not in tools; known: {', '.join(sorted(names))}",
-            param=path,
-        )
-    return name
 
 
 def _response_schema(form: ResponseFormat | None) -> Mapping[str, object] | None:

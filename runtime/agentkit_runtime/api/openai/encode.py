@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from agentkit_runtime.api.failure import ApiError, from_end
+from agentkit_runtime.api.openai.calls import CallPieces, call_object
 from agentkit_runtime.api.openai.errors import ErrorBody, error_body
 from agentkit_runtime.api.openai.logprobs import encode_logprobs
+from agentkit_runtime.api.openai.tools import Kinds
 from agentkit_runtime.api.openai.usage import add_usage, encode_usage
 from agentkit_runtime.api.openai.wire import (
     ChunkDelta,
@@ -19,10 +22,7 @@ from agentkit_runtime.api.openai.wire import (
     CompletionChunk,
     CompletionMessage,
     FinishReason,
-    FunctionBody,
-    FunctionDelta,
     ToolCallDelta,
-    ToolCallObject,
     Usage,
 )
 from agentkit_runtime.chat import (
@@ -34,6 +34,9 @@ from agentkit_runtime.chat import (
     ToolCallArguments,
     ToolCallStart,
 )
+
+_FUNCTIONS: Kinds = MappingProxyType({})
+"""All tools are functions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +52,14 @@ class Heading:
     """What was served, where the request named one."""
 
 
-def encode_completion(heading: Heading, events: Iterable[ChatEvent]) -> Completion:
+def encode_completion(
+    heading: Heading, events: Iterable[ChatEvent], kinds: Kinds = _FUNCTIONS
+) -> Completion:
     """The whole answer. Raises `ApiError` when the generation failed."""
     told = Told()
     for event in events:
         told.add(event)
-    return _completion(heading, told)
+    return _completion(heading, told, kinds)
 
 
 @dataclass(slots=True)
@@ -90,16 +95,18 @@ class Told:
         return self.end
 
 
-def encode_completions(heading: Heading, answers: Sequence[Iterable[ChatEvent]]) -> Completion:
+def encode_completions(
+    heading: Heading, answers: Sequence[Iterable[ChatEvent]], kinds: Kinds = _FUNCTIONS
+) -> Completion:
     """Several answers to one prompt, as choices. Raises as `encode_completion`."""
-    first, *others = (encode_completion(heading, events) for events in answers)
+    first, *others = (encode_completion(heading, events, kinds) for events in answers)
     for index, other in enumerate(others, 1):
         first["choices"].append({**other["choices"][0], "index": index})
     first["usage"] = add_usage([first["usage"], *(other["usage"] for other in others)])
     return first
 
 
-def _completion(heading: Heading, told: Told) -> Completion:
+def _completion(heading: Heading, told: Told, kinds: Kinds) -> Completion:
     finished = told.finished
     reason = finish_reason(finished)
     message: CompletionMessage = {
@@ -110,7 +117,9 @@ def _completion(heading: Heading, told: Told) -> Completion:
     if told.reasoning:
         message["reasoning_content"] = told.reasoning
     if told.calls:
-        message["tool_calls"] = [_call_object(start, parts) for start, parts in told.calls]
+        message["tool_calls"] = [
+            call_object(start, "".join(parts), kinds) for start, parts in told.calls
+        ]
     completion: Completion = {
         "id": heading.id,
         "object": "chat.completion",
@@ -132,11 +141,6 @@ def _completion(heading: Heading, told: Told) -> Completion:
     return completion
 
 
-def _call_object(start: ToolCallStart, arguments: list[str]) -> ToolCallObject:
-    function: FunctionBody = {"name": start.name, "arguments": "".join(arguments)}
-    return {"id": start.id, "type": "function", "function": function}
-
-
 @dataclass(slots=True, kw_only=True)
 class ChunkEncoder:
     """Encodes the events of one answer of a stream, in order."""
@@ -145,7 +149,12 @@ class ChunkEncoder:
     include_usage: bool
     index: int = 0
     """Which choice it is."""
+    kinds: Kinds = field(default_factory=dict)
     _begun: bool = field(default=False, init=False)
+    _calls: CallPieces = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._calls = CallPieces(self.kinds)
 
     def encode(self, event: ChatEvent) -> list[CompletionChunk | ErrorBody]:
         """The chunks that `event` adds. A failure becomes an error object, which clients raise."""
@@ -155,9 +164,9 @@ class ChunkEncoder:
             case ReasoningDelta():
                 return [self._chunk({"reasoning_content": event.text})]
             case ToolCallStart():
-                return [self._chunk({"tool_calls": [_call_start(event)]})]
+                return self._pieces(self._calls.start(event))
             case ToolCallArguments():
-                return [self._chunk({"tool_calls": [_call_arguments(event)]})]
+                return self._pieces(self._calls.arguments(event))
             case ChatFinished():
                 return self._end(event)
 
@@ -166,10 +175,13 @@ class ChunkEncoder:
             reason = finish_reason(finished)
         except ApiError as failure:
             return [error_body(failure)]
-        chunks: list[CompletionChunk | ErrorBody] = [self._chunk({}, reason)]
+        chunks = [*self._pieces(self._calls.end()), self._chunk({}, reason)]
         if self.include_usage:
             chunks.append(self.usage_chunk(encode_usage(finished)))
         return chunks
+
+    def _pieces(self, pieces: Sequence[ToolCallDelta]) -> list[CompletionChunk | ErrorBody]:
+        return [self._chunk({"tool_calls": [piece]}) for piece in pieces]
 
     def usage_chunk(self, usage: Usage) -> CompletionChunk:
         """The chunk that tells the usage."""
@@ -218,15 +230,6 @@ class ChunkEncoder:
         return chunk
 
 
-def _call_start(event: ToolCallStart) -> ToolCallDelta:
-    function: FunctionDelta = {"name": event.name, "arguments": ""}
-    return {"index": event.index, "id": event.id, "type": "function", "function": function}
-
-
-def _call_arguments(event: ToolCallArguments) -> ToolCallDelta:
-    return {"index": event.index, "function": {"arguments": event.text}}
-
-
 def finish_reason(finished: ChatFinished) -> FinishReason:
     """OpenAI's reason. Raises `ApiError` for the two ends that are failures."""
     match finished.reason:
@@ -239,10 +242,12 @@ def finish_reason(finished: ChatFinished) -> FinishReason:
 class ManyChunks:
     """Encodes the events of several answers, which come in any order; tells the usage once."""
 
-    def __init__(self, heading: Heading, n: int, *, include_usage: bool) -> None:
+    def __init__(
+        self, heading: Heading, n: int, *, include_usage: bool, kinds: Kinds = _FUNCTIONS
+    ) -> None:
         self._include_usage = include_usage
         self._encoders = [
-            ChunkEncoder(heading=heading, include_usage=include_usage, index=index)
+            ChunkEncoder(heading=heading, include_usage=include_usage, index=index, kinds=kinds)
             for index in range(n)
         ]
         self._usages: list[Usage] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.arguments import as_generated
+from agentkit_runtime.api.openai.custom import arguments_of
 from agentkit_runtime.api.openai.request import ContentPart, Message, ToolCallBody
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
 
@@ -80,7 +81,10 @@ def _part(part: ContentPart, path: str) -> str:
 
 
 def _tool_call(call: ToolCallBody, path: str) -> ChatToolCall:
+    if call.type == "custom" and call.custom is not None:
+        arguments = arguments_of(call.custom.input)
+        return ChatToolCall(id=call.id, name=call.custom.name, arguments=arguments)
     if call.type != "function" or call.function is None:
-        raise ApiError(f"{path} must be a function call", param=path)
+        raise ApiError(f"{path} must be a function call or a custom call", param=path)
     arguments = as_generated(call.function.arguments)
     return ChatToolCall(id=call.id, name=call.function.name, arguments=arguments)

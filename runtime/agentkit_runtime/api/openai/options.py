@@ -49,15 +49,8 @@ class Templated(Protocol):
         """Whether the template looks at a variable."""
 
 
-def thinking_options(effort: str | None, service: Templated, field: str) -> dict[str, bool | str]:
-    """The template's variables for a reasoning effort.
-
-    A family that never thinks does so at every effort alike; one that always does cannot be told
-    not to.
-
-    Raises:
-        ApiError: 400 where the effort would be ignored.
-    """
+def thinking_options(effort: str | None, service: Templated) -> dict[str, bool | str]:
+    """The template's variables for a reasoning effort."""
     if effort is None:
         return {}
     if service.template_has("reasoning_effort"):
@@ -65,15 +58,18 @@ def thinking_options(effort: str | None, service: Templated, field: str) -> dict
     for switch in ("enable_thinking", "thinking"):
         if service.template_has(switch):
             return {switch: effort not in _NOT_THINKING}
-    if service.thinks == (effort not in _NOT_THINKING):
-        return {}
-    does = "always thinks" if service.thinks else "does not think"
-    raise ApiError(
-        f"{field} is {effort!r}, but this model {does}, and its chat template has no switch; "
-        f"leave {field} out",
-        param=field,
-        code="unsupported_parameter",
-    )
+    return {}
+
+
+def ignores_effort(effort: str | None, service: Templated) -> bool:
+    """Whether an effort changes nothing, though another one is wanted than the model's own.
+
+    A family that never thinks does so at every effort alike; one that always does cannot be told
+    not to.
+    """
+    if effort is None or thinking_options(effort, service):
+        return False
+    return service.thinks != (effort not in _NOT_THINKING)
 
 
 def checked_key(key: str | None) -> str | None:

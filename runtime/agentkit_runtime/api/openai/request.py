@@ -49,12 +49,20 @@ class FunctionCall(OpenModel):
     arguments: str
 
 
+class CustomCall(OpenModel):
+    """A call of a custom tool: its name and its input, which is free text."""
+
+    name: str
+    input: str
+
+
 class ToolCallBody(OpenModel):
     """A tool call in an assistant message of the history."""
 
     id: str
     type: str = "function"
     function: FunctionCall | None = None
+    custom: CustomCall | None = None
 
 
 class Message(Patient):
@@ -77,15 +85,38 @@ class FunctionDefinition(OpenModel):
     parameters: dict[str, object] | None = None
 
 
+class GrammarDefinition(OpenModel):
+    """What inputs must be like."""
+
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class CustomFormat(OpenModel):
+    """What inputs of a custom tool are like."""
+
+    type: Literal["text", "grammar"]
+    grammar: GrammarDefinition | None = None
+
+
+class CustomDefinition(OpenModel):
+    """A tool whose calls are free text."""
+
+    name: str = Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")
+    description: str | None = None
+    format: CustomFormat | None = None
+
+
 class ToolBody(OpenModel):
-    """A tool definition. Only `type: function` can be served."""
+    """A tool definition: of `type: function`, or of `type: custom`."""
 
     type: str
     function: FunctionDefinition | None = None
+    custom: CustomDefinition | None = None
 
 
-class FunctionName(OpenModel):
-    """A function, by name."""
+class ToolNamed(OpenModel):
+    """A tool's name."""
 
     name: str
 
@@ -94,7 +125,8 @@ class ToolReference(OpenModel):
     """A tool of the request's list, by name."""
 
     type: str
-    function: FunctionName | None = None
+    function: ToolNamed | None = None
+    custom: ToolNamed | None = None
 
 
 class AllowedTools(OpenModel):
@@ -105,7 +137,7 @@ class AllowedTools(OpenModel):
 
 
 class ToolChoiceBody(ToolReference):
-    """`{"type": "function", ...}` or `{"type": "allowed_tools", ...}`."""
+    """A function or a custom tool by name, or `{"type": "allowed_tools", ...}`."""
 
     allowed_tools: AllowedTools | None = None
 
@@ -173,6 +205,7 @@ class ChatCompletionBody(SamplingBody):
     prompt_cache_key: str | None = Field(default=None, description="Names the session.")
     service_tier: ServiceTier | None = None
     reasoning_effort: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
     chat_template_kwargs: dict[str, bool | str] | None = Field(
         default=None, description="Not OpenAI's: variables of the chat template."
     )

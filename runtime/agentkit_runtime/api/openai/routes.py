@@ -14,9 +14,12 @@ from agentkit_runtime.api.openai.completions.routes import CompletionRoutes
 from agentkit_runtime.api.openai.decode import decode
 from agentkit_runtime.api.openai.documented import FAILURES, answers
 from agentkit_runtime.api.openai.encode import Heading, ManyChunks, encode_completions
+from agentkit_runtime.api.openai.fields import naming_tools
 from agentkit_runtime.api.openai.options import served_tier
 from agentkit_runtime.api.openai.request import ChatCompletionBody
 from agentkit_runtime.api.openai.responses.routes import ResponseRoutes
+from agentkit_runtime.api.openai.tools import fields_of, kinds_of
+from agentkit_runtime.api.openai.unserved import unserved_header, unserved_of_chat
 from agentkit_runtime.api.openai.wire import ModelList, ModelObject
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import DONE, EventStream, answered, event
@@ -60,20 +63,25 @@ class OpenAiRoutes:
             fingerprint=site.service.fingerprint,
             service_tier=served_tier(body.service_tier),
         )
-        n = body.n or 1
+        n, tools = body.n or 1, body.tools or ()
+        kinds, fields = kinds_of(tools), fields_of(tools)
+        headers = unserved_header(unserved_of_chat(body, site.service))
         chat = await made_of(
             request, lambda: decode(body, request_id=heading.id, service=site.service)
         )
         if body.stream:
             usage = body.stream_options is not None and body.stream_options.include_usage
             # Opened here and not in the stream: a refused request gets its status, not a 200.
-            answer = await site.open(request, chat, id=heading.id, n=n)
-            encoder = ManyChunks(heading, n, include_usage=usage)
-            return EventStream(_events(answer, encoder), on_close=answer.close)
+            with naming_tools(fields):
+                answer = await site.open(request, chat, id=heading.id, n=n)
+            encoder = ManyChunks(heading, n, include_usage=usage, kinds=kinds)
+            return EventStream(_events(answer, encoder), on_close=answer.close, headers=headers)
 
         async def work() -> Response:
-            answer = await site.open(request, chat, id=heading.id, n=n)
-            return JSONResponse(encode_completions(heading, await answer.collect()))
+            with naming_tools(fields):
+                answer = await site.open(request, chat, id=heading.id, n=n)
+            completion = encode_completions(heading, await answer.collect(), kinds)
+            return JSONResponse(completion, headers=headers)
 
         return await answered(request.receive, work())
 

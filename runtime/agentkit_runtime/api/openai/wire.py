@@ -44,6 +44,21 @@ class ToolCallObject(TypedDict):
     function: FunctionBody
 
 
+class CustomBody(TypedDict):
+    """A call's custom tool; `input` is free text."""
+
+    name: str
+    input: str
+
+
+class CustomCallObject(TypedDict):
+    """A whole call of a custom tool."""
+
+    id: str
+    type: Literal["custom"]
+    custom: CustomBody
+
+
 class CompletionMessage(TypedDict):
     """The assistant's message."""
 
@@ -52,7 +67,7 @@ class CompletionMessage(TypedDict):
     refusal: None
     reasoning_content: NotRequired[str]
     """Not OpenAI's: what the model thought, as DeepSeek's API names it."""
-    tool_calls: NotRequired[list[ToolCallObject]]
+    tool_calls: NotRequired[list[ToolCallObject | CustomCallObject]]
 
 
 class TopLogprob(TypedDict):
@@ -105,13 +120,24 @@ class FunctionDelta(TypedDict):
     arguments: str
 
 
+class CustomDelta(TypedDict):
+    """A piece of a custom call: the name with the first piece, text with the others."""
+
+    name: NotRequired[str]
+    input: str
+
+
 class ToolCallDelta(TypedDict):
-    """A piece of tool call `index`; `id` and `type` come with the first."""
+    """A piece of tool call `index`; `id` and `type` come with the first.
+
+    It has either `function` or `custom`.
+    """
 
     index: int
     id: NotRequired[str]
-    type: NotRequired[Literal["function"]]
-    function: FunctionDelta
+    type: NotRequired[Literal["function", "custom"]]
+    function: NotRequired[FunctionDelta]
+    custom: NotRequired[CustomDelta]
 
 
 class ChunkDelta(TypedDict, total=False):

@@ -288,9 +288,8 @@ REFUSED: list[tuple[dict[str, object], str, str | None]] = [
     ({"truncation": "auto"}, "truncation", "unsupported_parameter"),
     ({"max_tokens": 5}, "max_tokens", "unsupported_parameter"),
     ({"stop": "x"}, "stop", "unsupported_parameter"),
-    ({"text": {"verbosity": "low"}}, "text.verbosity", "unsupported_parameter"),
+    ({"text": {"verbosity": "loud"}}, "text.verbosity", "invalid_value"),
     ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema", None),
-    ({"reasoning": {"effort": "high"}}, "reasoning.effort", "unsupported_parameter"),
     ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type", "unsupported_content"),
     ({"input": [{"role": "user"}]}, "input[0].content", None),
     (

@@ -25,6 +25,7 @@ ANSWERS = {
     "riddle": f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}",
     "sunny": "<think>\n\n</think>\n\nIt is sunny.",
     "weather": f"<think>I look.</think>\n\n{CALL}",
+    "forecast": f"<think>\n{THOUGHT}\n</think>\n\n{CALL}",
     "opened": f"{THOUGHT}\n</think>\n\n{CALL}",
 }
 ALWAYS = QWEN3.replace(
@@ -32,6 +33,13 @@ ALWAYS = QWEN3.replace(
     "{{- '<|im_start|>assistant\\n<think>\\n' }}\n    {%- if enable",
 )
 """As DeepSeek R1's: the prompt begins the thinking."""
+READING = QWEN3.replace(
+    "{%- set said = message.content %}",
+    "{%- set said = message.content %}{%- if message.reasoning_content %}{%- set said = "
+    "'<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' + message.content %}"
+    "{%- endif %}",
+).replace("not loop.first or said", "not loop.first or message.content")
+"""As Qwen3's own: the thinking of the last turn is read from a field of its own."""
 
 
 class Thinker(Script):
@@ -63,6 +71,12 @@ def thinking_client(tokenizer: Tokenizer, source: str) -> Iterator[openai.OpenAI
 @pytest.fixture(scope="module")
 def client(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[openai.OpenAI]:
     with thinking_client(smollm2_text[0], QWEN3) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def reading(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[openai.OpenAI]:
+    with thinking_client(smollm2_text[0], READING) as made:
         yield made
 
 
@@ -198,3 +212,25 @@ def test_a_required_call_comes_behind_thinking_that_the_prompt_began(
     assert choice.message.reasoning_content == THOUGHT
     assert choice.message.tool_calls[0].function.arguments == ARGUMENTS
     assert choice.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("keeps_content", [True, False])
+def test_a_client_that_carries_thinking_sealed_keeps_its_prefix(
+    reading: openai.OpenAI, keeps_content: bool
+) -> None:
+    tools: Any = [{"type": "function", **FUNCTION}]
+    asked: list[Any] = [user(f"forecast {keeps_content}")]
+    fields: Any = {"tools": tools, "store": False, "include": ["reasoning.encrypted_content"]}
+    first = reading.responses.create(model="scripted", input=asked, **fields)
+    thought, called = (item.to_dict() for item in first.output)
+    assert thought["encrypted_content"]
+    sent = thought if keeps_content else {**thought, "content": None}
+    result = {"type": "function_call_output", "call_id": called["call_id"], "output": "sunny"}
+
+    second = reading.responses.create(
+        model="scripted", input=[*asked, sent, called, result], **fields
+    )
+
+    assert first.usage is not None
+    assert second.usage is not None
+    assert second.usage.input_tokens_details.cached_tokens >= first.usage.total_tokens - 1

@@ -9,27 +9,20 @@ from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.options import (
     Templated,
     checked_key,
+    ignores_effort,
     priority_of,
     refuse_unsupported,
     thinking_options,
 )
 from agentkit_runtime.api.openai.responses.items import decode_items
 from agentkit_runtime.api.openai.responses.request import (
-    NamedTool,
     ResponseBody,
-    ResponseTool,
-    ResponseToolChoice,
     TextConfig,
 )
 from agentkit_runtime.api.openai.responses.store import Conversation
-from agentkit_runtime.chat import (
-    ChatMessage,
-    ChatRequest,
-    ChatTool,
-    History,
-    ToolChoice,
-    ToolName,
-)
+from agentkit_runtime.api.openai.responses.tools import Toolbox, tool_choice, toolbox
+from agentkit_runtime.api.openai.unserved import is_verbosity_unserved
+from agentkit_runtime.chat import ChatMessage, ChatRequest, History
 from agentkit_runtime.types import SamplingParams
 
 _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
@@ -64,6 +57,9 @@ class Decoded:
     chat: ChatRequest
     conversation: Conversation
     """Without the answer."""
+    box: Toolbox
+    unserved: tuple[str, ...]
+    """What is not done, though the request was taken."""
 
 
 def decode(
@@ -75,18 +71,17 @@ def decode(
 ) -> Decoded:
     """The service's request. Raises `ApiError` (400) for anything that cannot be honoured."""
     _refuse_unsupported(body)
-    tools = _tools(body.tools or ())
-    choice, allowed = _tool_choice(body.tool_choice, frozenset(tool.name for tool in tools))
-    options = thinking_options(
-        None if body.reasoning is None else body.reasoning.effort, service, "reasoning.effort"
-    )
-    front = (body.instructions, tools, options)
+    box = toolbox(body.tools or ())
+    choice, allowed = tool_choice(body.tool_choice, box)
+    effort = None if body.reasoning is None else body.reasoning.effort
+    options = thinking_options(effort, service)
+    front = (body.instructions, box.tools, options)
     earlier = () if previous is None else previous.messages
     new = decode_items(body.input, _call_ids(earlier))
     system = _system(body.instructions)
     chat = ChatRequest(
         messages=(*system, *earlier, *new),
-        tools=tools,
+        tools=box.tools,
         tool_choice=choice,
         allowed_tools=allowed,
         response_schema=_schema(body.text),
@@ -102,8 +97,9 @@ def decode(
         if previous is not None and previous.front == front
         else None,
     )
+    conversation = Conversation(front=front, messages=(*earlier, *new), ids=())
     return Decoded(
-        chat=chat, conversation=Conversation(front=front, messages=(*earlier, *new), ids=())
+        chat=chat, conversation=conversation, box=box, unserved=_unserved(body, box, service)
     )
 
 
@@ -116,12 +112,15 @@ def _refuse_unsupported(body: ResponseBody) -> None:
             param="truncation",
             code="unsupported_parameter",
         )
-    if body.text is not None and body.text.verbosity not in (None, "medium"):
-        raise ApiError(
-            "text.verbosity is not supported by this server; leave it out",
-            param="text.verbosity",
-            code="unsupported_parameter",
-        )
+
+
+def _unserved(body: ResponseBody, box: Toolbox, service: Templated) -> tuple[str, ...]:
+    found: list[str] = []
+    if body.reasoning is not None and ignores_effort(body.reasoning.effort, service):
+        found.append("reasoning.effort")
+    if body.text is not None and is_verbosity_unserved(body.text.verbosity):
+        found.append("text.verbosity")
+    return (*found, *box.unserved)
 
 
 def _system(instructions: str | None) -> tuple[ChatMessage, ...]:
@@ -134,82 +133,6 @@ def _history(previous: Conversation, n_system: int) -> History:
 
 def _call_ids(messages: Sequence[ChatMessage]) -> frozenset[str]:
     return frozenset(call.id for message in messages for call in message.tool_calls)
-
-
-def _tools(tools: Sequence[ResponseTool]) -> tuple[ChatTool, ...]:
-    decoded: list[ChatTool] = []
-    for index, tool in enumerate(tools):
-        name = _function_name(tool, f"tools[{index}]")
-        if any(other.name == name for other in decoded):
-            raise ApiError(
-                f"two tools are named {name!r}; names must be unique", param=f"tools[{index}].name"
-            )
-        parameters = tool.parameters or {"type": "object", "properties": {}}
-        decoded.append(
-            ChatTool(name=name, description=tool.description or "", parameters=parameters)
-        )
-    return tuple(decoded)
-
-
-def _function_name(tool: ResponseTool | NamedTool, path: str) -> str:
-    if tool.type != "function":
-        raise ApiError(
-            f"{path}.type is {tool.type!r}; this server runs no tools of its own and serves only "
-            "'function'",
-            param=f"{path}.type",
-            code="unsupported_parameter",
-        )
-    if tool.name is None:
-        raise ApiError(f"{path}.name is missing", param=f"{path}.name")
-    return tool.name
-
-
-def _tool_choice(
-    choice: str | ResponseToolChoice | None, names: frozenset[str]
-) -> tuple[ToolChoice, frozenset[str] | None]:
-    """The choice, and the mask of tools that may be called (None = all)."""
-    match choice:
-        case None | "auto":
-            return "auto", None
-        case "none":
-            return "none", None
-        case "required" if names:
-            return "required", None
-        case "required":
-            raise ApiError("tool_choice asks for a call, but tools is empty", param="tool_choice")
-        case ResponseToolChoice(type="function", name=str(name)):
-            return ToolName(_known(name, names, "tool_choice")), None
-        case ResponseToolChoice(type="allowed_tools", tools=list(tools), mode=mode):
-            return _allowed(tools, mode or "auto", names)
-        case _:
-            raise ApiError(
-                "tool_choice must be 'none', 'auto', 'required', a function with its name, or "
-                "allowed_tools with its mode and tools",
-                param="tool_choice",
-            )
-
-
-def _allowed(
-    tools: Sequence[NamedTool], mode: ToolChoice, names: frozenset[str]
-) -> tuple[ToolChoice, frozenset[str]]:
-    mask = frozenset(
-        _known(_function_name(tool, path), names, path)
-        for tool, path in ((tool, f"tool_choice.tools[{i}]") for i, tool in enumerate(tools))
-    )
-    if mode == "required" and not mask:
-        raise ApiError(
-            "tool_choice.mode is 'required', but its tools are empty", param="tool_choice.tools"
-        )
-    return mode, mask
-
-
-def _known(name: str, names: frozenset[str], path: str) -> str:
-    if name not in names:
-        raise ApiError(
-            f"{path} names {name!r}, which is not in tools; known: {', '.join(sorted(names))}",
-            param=path,
-        )
-    return name
 
 
 def _schema(text: TextConfig | None) -> Mapping[str, object] | None:

@@ -11,6 +11,7 @@ from agentkit_runtime.api.openai.responses.request import (
     ResponseTool,
     ResponseToolChoice,
 )
+from agentkit_runtime.api.openai.responses.tools import is_served
 from agentkit_runtime.api.openai.responses.wire import ItemDocument, ResponseDocument
 from agentkit_runtime.api.site import new_id
 
@@ -46,7 +47,7 @@ def begun_response(
         "temperature": float(body.temperature or 0.0),
         "text": {"format": _format(body)},
         "tool_choice": _tool_choice(body.tool_choice),
-        "tools": [_tool(tool) for tool in body.tools or ()],
+        "tools": [_tool(tool) for tool in body.tools or () if is_served(tool)],
         "top_logprobs": body.top_logprobs or 0,
         "top_p": 1.0 if body.top_p is None else float(body.top_p),
         "truncation": "disabled",
@@ -69,6 +70,16 @@ def input_documents(
     return tuple(_item(item, taken) for item in items)
 
 
+_ID_PREFIXES = {
+    "message": "msg_",
+    "reasoning": "rs_",
+    "function_call": "fc_",
+    "function_call_output": "fco_",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco_",
+}
+
+
 def _item(item: InputItem, taken: set[str]) -> ItemDocument:
     if item.type in (None, "message") and isinstance(item.content, str) and item.role:
         return _message(item.role, item.content)
@@ -79,10 +90,9 @@ def _item(item: InputItem, taken: set[str]) -> ItemDocument:
         taken.add(sent["id"])
     if sent.get("status") is None:
         sent.pop("status", None)
-    prefix = {None: "msg_", "message": "msg_", "function_call": "fc_", "reasoning": "rs_"}
     defaults: dict[str, object] = {
         "type": item.type or "message",
-        "id": new_id(prefix.get(item.type, "fco_")),
+        "id": new_id(_ID_PREFIXES[item.type or "message"]),
         "status": "completed",
     }
     return {**defaults, **sent}
@@ -109,6 +119,8 @@ def _format(body: ResponseBody) -> Mapping[str, object]:
 
 
 def _tool(tool: ResponseTool) -> Mapping[str, object]:
+    if tool.type != "function":
+        return tool.model_dump(exclude_unset=True)
     return {
         "type": tool.type,
         "name": tool.name,
@@ -120,5 +132,5 @@ def _tool(tool: ResponseTool) -> Mapping[str, object]:
 
 def _tool_choice(choice: str | ResponseToolChoice | None) -> object:
     if isinstance(choice, ResponseToolChoice):
-        return choice.model_dump(exclude_unset=True)
+        return choice.model_dump(exclude_unset=True, exclude={"namespace"})  # not OpenAI's
     return choice or "auto"

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.arguments import as_generated
+from agentkit_runtime.api.openai.custom import arguments_of
 from agentkit_runtime.api.openai.request import ContentPart
 from agentkit_runtime.api.openai.responses.request import InputItem
+from agentkit_runtime.api.openai.responses.thinking import thinking_in
+from agentkit_runtime.api.openai.responses.tools import shown_name
 from agentkit_runtime.chat import ChatMessage, ChatToolCall, Role
 
 _TEXT_PARTS = ("input_text", "output_text", "text", "refusal", "reasoning_text", "summary_text")
@@ -57,14 +60,16 @@ class _Reading:
                 self._message(item, path)
             case "function_call":
                 self._call(item, path)
-            case "function_call_output":
+            case "custom_tool_call":
+                self._custom_call(item, path)
+            case "function_call_output" | "custom_tool_call_output":
                 self._result(item, path)
             case "reasoning":
                 self._reasoning(item, path)
             case _:
                 raise ApiError(
-                    f"{path}.type is {item.type!r}; this server reads message, function_call, "
-                    "function_call_output and reasoning",
+                    f"{path}.type is {item.type!r}; this server reads message, reasoning, "
+                    "function_call, custom_tool_call, and the outputs of both",
                     param=f"{path}.type",
                     code="unsupported_content",
                 )
@@ -100,12 +105,16 @@ class _Reading:
         self.messages.append(ChatMessage(role=role, content=text))
 
     def _call(self, item: InputItem, path: str) -> None:
-        call_id = _needed(item.call_id, f"{path}.call_id")
-        name = _needed(item.name, f"{path}.name")
         arguments = _needed(item.arguments, f"{path}.arguments")
-        self._turn().calls.append(
-            ChatToolCall(id=call_id, name=name, arguments=as_generated(arguments))
-        )
+        self._add_call(item, as_generated(arguments), path)
+
+    def _custom_call(self, item: InputItem, path: str) -> None:
+        self._add_call(item, arguments_of(_needed(item.input, f"{path}.input")), path)
+
+    def _add_call(self, item: InputItem, arguments: str, path: str) -> None:
+        call_id = _needed(item.call_id, f"{path}.call_id")
+        name = shown_name(_needed(item.name, f"{path}.name"), item.namespace)
+        self._turn().calls.append(ChatToolCall(id=call_id, name=name, arguments=arguments))
         self.call_ids.add(call_id)
 
     def _result(self, item: InputItem, path: str) -> None:
@@ -128,8 +137,11 @@ class _Reading:
     def _reasoning(self, item: InputItem, path: str) -> None:
         if self.turn is not None and (self.turn.content is not None or self.turn.calls):
             self.end_turn()
-        if item.content is not None:
-            self._turn().reasoning += _text(item.content, f"{path}.content")
+        thinking = _text(item.content or "", f"{path}.content")
+        if not thinking and item.encrypted_content is not None:
+            thinking = thinking_in(item.encrypted_content)
+        if thinking:
+            self._turn().reasoning += thinking
 
     def _turn(self) -> _Turn:
         if self.turn is None:

@@ -8,45 +8,67 @@ item is added, its parts are added, grow and are done, the item is done.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, assert_never
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.encode import finish_reason
-from agentkit_runtime.api.openai.logprobs import encode_logprobs
+from agentkit_runtime.api.openai.responses.calls import GrowingCall, growing_call
+from agentkit_runtime.api.openai.responses.thinking import carried
+from agentkit_runtime.api.openai.responses.tools import CallableTool
+from agentkit_runtime.api.openai.responses.usage import (
+    encode_usage,
+    event_logprobs,
+    part_logprobs,
+)
 from agentkit_runtime.api.openai.responses.wire import (
     CallItem,
-    EventLogprob,
+    CustomCallItem,
     ItemStatus,
     MessageItem,
     OutputItem,
     ReasoningItem,
     ResponseDocument,
-    ResponseUsage,
     StreamEvent,
     TextPart,
     ThoughtPart,
 )
-from agentkit_runtime.api.openai.wire import ContentLogprob
 from agentkit_runtime.api.site import new_id
 from agentkit_runtime.chat import (
     ChatEvent,
     ChatFinished,
-    ChatLogprob,
     ChatMessage,
-    ChatToolCall,
     ContentDelta,
     ReasoningDelta,
     ToolCallArguments,
     ToolCallStart,
 )
 
+_NO_TOOLS: Mapping[str, CallableTool] = MappingProxyType({})
+
 
 class ResponseOutput:
     """The output of one response while it grows. `response` is the document as it stands."""
 
-    def __init__(self, response: ResponseDocument) -> None:
+    def __init__(
+        self,
+        response: ResponseDocument,
+        callables: Mapping[str, CallableTool] = _NO_TOOLS,
+        *,
+        carries_thinking: bool = False,
+    ) -> None:
+        """The output at its beginning.
+
+        Args:
+            response: what is to grow.
+            callables: the request's tools, by the names that the model knows.
+            carries_thinking: whether the client wants a form of the thinking that it can send back.
+        """
         self.response = response
+        self._carries_thinking = carries_thinking
+        self._callables = callables
+        self._calls: list[GrowingCall] = []
         self._n_events = 0
         self._open: OutputItem | None = None
 
@@ -68,11 +90,7 @@ class ResponseOutput:
                 if item["type"] == "reasoning"
                 for part in item["content"]
             ),
-            tool_calls=tuple(
-                ChatToolCall(id=item["call_id"], name=item["name"], arguments=item["arguments"])
-                for item in output
-                if item["type"] == "function_call"
-            ),
+            tool_calls=tuple(call.in_history for call in self._calls),
         )
 
     def begin(self) -> list[StreamEvent]:
@@ -112,12 +130,12 @@ class ResponseOutput:
             )
             events.append(self._part("response.content_part.added", item["content"][0]))
         part = item["content"][0]
-        logprobs = _logprobs(event.logprobs)
+        logprobs = part_logprobs(event.logprobs)
         part["text"] += event.text
         part["logprobs"] += logprobs
         delta = self._in_part("response.output_text.delta")
         delta["delta"] = event.text
-        delta["logprobs"] = _without_bytes(logprobs)
+        delta["logprobs"] = event_logprobs(logprobs)
         return [*events, delta]
 
     def _thought(self, event: ReasoningDelta) -> list[StreamEvent]:
@@ -136,23 +154,20 @@ class ResponseOutput:
         return [*events, delta]
 
     def _call(self, event: ToolCallStart) -> list[StreamEvent]:
-        return self._begin_item(
-            CallItem(
-                type="function_call",
-                id=new_id("fc_"),
-                call_id=event.id,
-                name=event.name,
-                arguments="",
-                status="in_progress",
-            )
-        )
+        call = growing_call(event, self._callables)
+        events = self._begin_item(call.item)
+        self._calls.append(call)
+        return events
 
     def _arguments(self, event: ToolCallArguments) -> list[StreamEvent]:
         assert self._open is not None, "arguments follow the start of their call"
-        assert self._open["type"] == "function_call", "arguments follow the start of their call"
-        self._open["arguments"] += event.text
-        delta = self._in_item("response.function_call_arguments.delta")
-        delta["delta"] = event.text
+        return self._more_of_call(self._calls[-1].add(event.text))
+
+    def _more_of_call(self, text: str) -> list[StreamEvent]:
+        if not text:
+            return []
+        delta = self._in_item(f"{self._calls[-1].event_kind}.delta")
+        delta["delta"] = text
         return [delta]
 
     def _begin_item(self, item: OutputItem) -> list[StreamEvent]:
@@ -165,24 +180,36 @@ class ResponseOutput:
         item = self._open
         if item is None:
             return []
-        item["status"] = status
+        if item["type"] != "custom_tool_call":
+            item["status"] = status
         events: list[StreamEvent] = []
-        if item["type"] == "function_call":
-            done = self._in_item("response.function_call_arguments.done")
-            done["arguments"] = item["arguments"]
-            events.append(done)
+        if item["type"] == "function_call" or item["type"] == "custom_tool_call":
+            events += self._end_call(item)
         elif item["type"] == "message":
             done = self._in_part("response.output_text.done")
             done["text"] = item["content"][0]["text"]
-            done["logprobs"] = _without_bytes(item["content"][0]["logprobs"])
+            done["logprobs"] = event_logprobs(item["content"][0]["logprobs"])
             events += [done, self._part("response.content_part.done", item["content"][0])]
         else:
+            thinking = item["content"][0]["text"]
+            if self._carries_thinking:
+                item["encrypted_content"] = carried(thinking)
             done = self._in_part("response.reasoning_text.done")
-            done["text"] = item["content"][0]["text"]
+            done["text"] = thinking
             events += [done, self._part("response.content_part.done", item["content"][0])]
         events.append(self._item("response.output_item.done"))
         self._open = None
         return events
+
+    def _end_call(self, item: CallItem | CustomCallItem) -> list[StreamEvent]:
+        call = self._calls[-1]
+        last = self._more_of_call(call.end())
+        done = self._in_item(f"{call.event_kind}.done")
+        if item["type"] == "function_call":
+            done["arguments"] = item["arguments"]
+        else:
+            done["input"] = item["input"]
+        return [*last, done]
 
     def _finish(self, finished: ChatFinished, now_s: int) -> list[StreamEvent]:
         try:
@@ -247,37 +274,3 @@ class ResponseOutput:
         event = self._in_part(kind)
         event["part"] = copy.deepcopy(part)
         return event
-
-
-def encode_usage(finished: ChatFinished) -> ResponseUsage:
-    """`input_tokens` includes the cached ones; what was computed afresh is in the cache now."""
-    stats = finished.stats
-    return {
-        "input_tokens": stats.prompt_tokens,
-        "input_tokens_details": {
-            "cached_tokens": stats.cached_tokens,
-            "cache_write_tokens": stats.prompt_tokens - stats.cached_tokens,
-        },
-        "output_tokens": stats.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": finished.reasoning_tokens},
-        "total_tokens": stats.prompt_tokens + stats.completion_tokens,
-    }
-
-
-def _logprobs(logprobs: Sequence[ChatLogprob]) -> list[ContentLogprob]:
-    encoded = encode_logprobs(logprobs)
-    return [] if encoded is None else encoded["content"]
-
-
-def _without_bytes(logprobs: Sequence[ContentLogprob]) -> list[EventLogprob]:
-    """As events have them: only a whole part tells the bytes of tokens."""
-    return [
-        {
-            "token": item["token"],
-            "logprob": item["logprob"],
-            "top_logprobs": [
-                {"token": top["token"], "logprob": top["logprob"]} for top in item["top_logprobs"]
-            ],
-        }
-        for item in logprobs
-    ]

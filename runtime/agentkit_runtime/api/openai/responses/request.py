@@ -20,8 +20,8 @@ Includable = Literal[
     "web_search_call.action.sources",
     "web_search_call.results",
 ]
-"""Log-probabilities are added; the others belong to tools that are refused, or, in the case of
-encrypted thinking, are not needed: thinking comes in the clear."""
+"""Log-probabilities are added, and thinking in a form that clients send back; the others belong to
+tools that do not run here."""
 
 
 class ReasoningText(OpenModel):
@@ -40,17 +40,33 @@ class InputItem(OpenModel):
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None
+    namespace: str | None = None
+    encrypted_content: str | None = None
     output: str | list[ContentPart] | None = None
 
 
+class InputFormat(OpenModel):
+    """What inputs of a custom tool are like."""
+
+    type: Literal["text", "grammar"]
+    syntax: Literal["lark", "regex"] | None = None
+    definition: str | None = None
+
+
 class ResponseTool(OpenModel):
-    """A tool. Only `type: function` can be served; `strict` changes nothing, calls always fit."""
+    """A tool: a function, a custom tool, or a namespace of both; `tools` says what of others.
+
+    `strict` changes nothing, calls always fit.
+    """
 
     type: str
     name: str | None = Field(default=None, pattern=r"^[a-zA-Z0-9_-]{1,64}$")
     description: str | None = None
     parameters: dict[str, object] | None = None
     strict: bool | None = None
+    format: InputFormat | None = None
+    tools: list[ResponseTool] | None = None
 
 
 class NamedTool(OpenModel):
@@ -58,13 +74,12 @@ class NamedTool(OpenModel):
 
     type: str
     name: str | None = None
+    namespace: str | None = None
 
 
-class ResponseToolChoice(OpenModel):
-    """`{"type": "function", ...}` or `{"type": "allowed_tools", ...}`."""
+class ResponseToolChoice(NamedTool):
+    """A function or a custom tool by name, or `{"type": "allowed_tools", "mode", "tools"}`."""
 
-    type: str
-    name: str | None = None
     mode: Literal["auto", "required"] | None = None
     tools: list[NamedTool] | None = None
 
@@ -83,7 +98,7 @@ class TextConfig(OpenModel):
     """What is said of the answer's text."""
 
     format: TextFormat | None = None
-    verbosity: str | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class ReasoningConfig(OpenModel):

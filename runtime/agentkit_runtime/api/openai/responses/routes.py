@@ -17,6 +17,7 @@ from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.large import BodyRoute, made_of
 from agentkit_runtime.api.openai.documented import FAILURES, answers
 from agentkit_runtime.api.openai.encode import finish_reason
+from agentkit_runtime.api.openai.fields import naming_tools
 from agentkit_runtime.api.openai.responses.decode import Decoded, decode
 from agentkit_runtime.api.openai.responses.echo import begun_response, input_documents
 from agentkit_runtime.api.openai.responses.output import ResponseOutput
@@ -29,6 +30,7 @@ from agentkit_runtime.api.openai.responses.wire import (
     ResponseDocument,
     StreamEvent,
 )
+from agentkit_runtime.api.openai.unserved import unserved_header
 from agentkit_runtime.api.site import Site, new_id
 from agentkit_runtime.api.sse import EventStream, answered, event
 from agentkit_runtime.chat import ChatEvent, ChatFinished
@@ -68,8 +70,10 @@ class ResponseRoutes:
         running = await made_of(request, lambda: self._begun(body, tenant, previous))
         if body.stream:
             # Opened here and not in the stream: a refused request gets its status, not a 200.
-            answer = await site.open(request, running.decoded.chat, id=running.id)
-            return EventStream(self._events(answer, running), on_close=answer.close)
+            answer = await self._open(request, running)
+            return EventStream(
+                self._events(answer, running), on_close=answer.close, headers=running.headers
+            )
         return await answered(request.receive, self._whole(request, running))
 
     def _begun(self, body: ResponseBody, tenant: str, previous: StoredResponse | None) -> _Running:
@@ -87,7 +91,11 @@ class ResponseRoutes:
         return _Running(
             tenant=tenant,
             decoded=decoded,
-            output=ResponseOutput(begun),
+            output=ResponseOutput(
+                begun,
+                decoded.box.callables,
+                carries_thinking="reasoning.encrypted_content" in (body.include or ()),
+            ),
             input_items=(*earlier, *input_documents(body.input, earlier)),
             is_kept=body.store is not False,
         )
@@ -163,15 +171,19 @@ class ResponseRoutes:
     def _stored(self, request: Request, response_id: str) -> StoredResponse:
         return self.store.get(require_user(request).tenant, response_id)
 
+    async def _open(self, request: Request, running: _Running) -> Answer:
+        with naming_tools(running.decoded.box.fields):
+            return await self._site.open(request, running.decoded.chat, id=running.id)
+
     async def _whole(self, request: Request, running: _Running) -> Response:
-        answer = await self._site.open(request, running.decoded.chat, id=running.id)
+        answer = await self._open(request, running)
         (events,) = await answer.collect()
         for found in events:
             self._add(answer, running, found)
         if running.output.response["status"] == "failed":
             assert isinstance(events[-1], ChatFinished), "the last event says how it ended"
             finish_reason(events[-1])  # raises: nothing was sent, so the status can tell it
-        return JSONResponse(running.output.response)
+        return JSONResponse(running.output.response, headers=running.headers)
 
     async def _events(self, answer: Answer, running: _Running) -> AsyncIterator[bytes]:
         for document in running.output.begin():
@@ -212,9 +224,14 @@ class _Running:
     def id(self) -> str:
         return self.output.response["id"]
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return unserved_header(self.decoded.unserved)
+
 
 def _all_items(response: StoredResponse) -> tuple[ItemDocument, ...]:
-    return (*response.input_items, *response.document["output"])
+    said = ({"status": "completed", **item} for item in response.document["output"])
+    return (*response.input_items, *said)
 
 
 def _sse(document: StreamEvent) -> bytes:

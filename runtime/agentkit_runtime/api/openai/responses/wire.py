@@ -45,6 +45,7 @@ class ReasoningItem(TypedDict):
     status: ItemStatus
     summary: list[object]
     content: list[ThoughtPart]
+    encrypted_content: NotRequired[str]
 
 
 class CallItem(TypedDict):
@@ -56,9 +57,21 @@ class CallItem(TypedDict):
     name: str
     arguments: str
     status: ItemStatus
+    namespace: NotRequired[str]
 
 
-OutputItem = MessageItem | ReasoningItem | CallItem
+class CustomCallItem(TypedDict):
+    """A call of a custom tool; `input` is free text. It has no status."""
+
+    type: Literal["custom_tool_call"]
+    id: str
+    call_id: str
+    name: str
+    input: str
+    namespace: NotRequired[str]
+
+
+OutputItem = MessageItem | ReasoningItem | CallItem | CustomCallItem
 
 ItemDocument = Mapping[str, object]
 """An item as it is listed: an input item as it came, with an id; or one of the output."""
@@ -161,6 +174,7 @@ class StreamEvent(TypedDict):
     delta: NotRequired[str]
     text: NotRequired[str]
     arguments: NotRequired[str]
+    input: NotRequired[str]
     logprobs: NotRequired[list[EventLogprob]]
 
 
