@@ -51,6 +51,14 @@ CONTRASTS = """
 }
 """
 
+_OF_HEAT = f"""
+() => {{
+  for (const bar of document.querySelectorAll(".node:not(.root)"))
+    bar.className = bar.className.replace(/heat[0-9]/, "heatHEAT");
+  return ({CONTRASTS})();
+}}
+"""
+
 
 def tile(page: Page, name: str) -> Locator:
     return page.locator(".tile").filter(has=page.get_by_role("heading", name=name, exact=True))
@@ -69,6 +77,7 @@ def test_a_server_that_was_asked_nothing_says_so(open_page: Open) -> None:
     expect(page.locator("#phase")).to_have_text("ready")
     expect(page.locator("#model")).to_have_text("scripted")
     expect(page.get_by_text("Nothing is cached yet")).to_be_visible()
+    expect(page.locator("#tree-axis")).to_be_hidden()
     expect(page.get_by_text("Nothing is pinned")).to_be_visible()
     expect(page.locator(".chart")).to_have_count(6)
     expect(page.get_by_text("Forget the key")).to_be_hidden()
@@ -192,6 +201,9 @@ def test_all_text_can_be_told_from_its_ground(
         found = page.evaluate(CONTRASTS)
         assert len(found) > 100
         assert [(round(ratio, 2), text) for ratio, text in found if ratio < 4.5] == []
+    for heat in range(5):  # each of them, though so small a tree has few
+        found = page.evaluate(_OF_HEAT.replace("HEAT", str(heat)))
+        assert [(round(ratio, 2), text) for ratio, text in found if ratio < 4.5] == []
 
 
 def test_a_theme_is_chosen_and_remembered(open_page: Open) -> None:
@@ -241,6 +253,48 @@ def test_a_server_that_is_gone_is_told_and_found_again(
     expect(page.locator("#trouble")).to_be_hidden()
     assert all("net::ERR_FAILED" in one for one in open_page.complaints)
     open_page.complaints.clear()
+
+
+def test_an_engine_that_has_stopped_is_told_with_what_to_do(open_page: Open) -> None:
+    is_healthy = [False]
+
+    def stopped(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json={**answer.json(), "healthy": is_healthy[0]})
+
+    page = open_page()
+    page.route("**/admin/v1/state*", stopped)
+    look(page)
+    expect(page.get_by_role("alert").first).to_contain_text("The engine has stopped")
+    expect(page.locator("#phase")).to_have_text("stopped")
+    expect(tile(page, "Pressure")).to_contain_text("not measured now")
+    is_healthy[0] = True
+    look(page)
+    expect(page.locator("#trouble")).to_be_hidden()
+
+
+def test_a_long_tenants_name_leaves_the_header_as_it_is(open_page: Open) -> None:
+    page = open_page()
+    expect(page.locator("#phase")).to_have_text("ready")
+    page.evaluate("document.getElementById('tenant').append(new Option('x'.repeat(64)))")
+    box = page.locator("#tenant").bounding_box()
+    assert box is not None
+    assert box["width"] < 260
+
+
+def test_numbers_of_bars_are_whole_or_not_there(open_page: Open) -> None:
+    page = open_page()
+    page.route("**/admin/v1/tree*", lambda route: _large(route))
+    look(page)
+    expect(page.locator(".node")).to_have_count(500)
+    shown, cut = page.evaluate("""() => {
+      const all = [...document.querySelectorAll(".node:not(.leaf, .root) .tokens")]
+        .filter((one) => one.checkVisibility());
+      const end = (one) => one.getBoundingClientRect().right;
+      return [all.length, all.filter((one) => end(one) > end(one.closest(".node"))).length];
+    }""")
+    assert shown >= 1
+    assert cut == 0
 
 
 def test_a_large_tree_is_shown_as_far_as_it_was_used_last(

@@ -13,19 +13,21 @@ const BOTTOM = 22;
  * One chart. `series`: `{ name, value(part), colour, area? }`, where `value` may be null. `stacked`
  * piles areas on each other; `joined` draws a line from each value to the next one there is, however
  * long nothing was known between them. `unit` names the axis, `format` writes a value, `top` fixes its end.
+ * An axis that ends at `large.from` or above is written in `large.unit`, each of `large.by`.
  */
 export class Chart {
-  constructor({ title, unit, series, format, top = null, stacked = false, joined = false, least = 1 }) {
-    Object.assign(this, { title, unit, series, format, top, stacked, joined, least });
+  constructor({ title, unit, series, format, top = null, stacked = false, joined = false, least = 1, large = null }) {
+    Object.assign(this, { title, unit, series, format, top, stacked, joined, least, large });
     this.parts = [];
     this.at = null;
     this.drawing = svg("svg", { role: "img", tabindex: "0", height: HEIGHT });
     this.keys = series.map((one) => h("b", { class: "value" }));
     this.when = h("span", { class: "muted when" });
+    this.axisUnit = h("span", { class: "muted", text: unit });
     const legend = series.map((one, i) =>
       h("span", { class: "key" }, h("i", { class: `swatch ${one.colour}` }), `${one.name} `, this.keys[i]));
     this.element = h("figure", { class: "card chart" },
-      h("figcaption", {}, h("h2", { text: title }), h("span", { class: "muted", text: unit }), this.when),
+      h("figcaption", {}, h("h2", { text: title }), this.axisUnit, this.when),
       this.drawing,
       h("p", { class: "legend" }, ...legend));
     this.listen();
@@ -89,11 +91,14 @@ export class Chart {
   }
 
   axes() {
+    const isLarge = this.large !== null && this.end >= this.large.from;
+    const by = isLarge ? this.large.by : 1;
+    setText(this.axisUnit, isLarge ? this.large.unit : this.unit);
     const marks = [];
     for (const share of [0, 0.5, 1]) {
       const y = this.y(share * this.end);
       marks.push(svg("line", { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
-      marks.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, tick(share * this.end)));
+      marks.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, tick((share * this.end) / by)));
     }
     const spanS = ((this.parts.at(-1).endS - this.parts[0].endS) * this.parts.length) / (this.parts.length - 1);
     const labels = [[0, "start", `${spanText(spanS)} ago`], [1, "end", "now"]];

@@ -36,6 +36,9 @@ export function duration(s) {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+/** Seconds that pass while they are read: whole ones. */
+export const about = (s) => (s < 59.5 ? `${Math.round(s)} s` : duration(s));
+
 /** Bytes, in powers of ten. */
 export function bytes(n) {
   if (!isNumber(n)) return NONE;

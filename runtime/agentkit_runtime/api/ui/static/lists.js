@@ -30,7 +30,7 @@ function sessionRow(first, prune) {
     update(session) {
       setText(tokens, session.tokens ? exact(session.tokens) : "none");
       setText(requests, count(session.requests));
-      setText(hint, session.done ? "done" : session.expected ? "expected soon" : "");
+      setText(hint, session.done ? "done" : session.expected ? "expected soon" : "–");
       const shown = session.tags.join("\n");
       if (tags.dataset.shown !== shown) {
         tags.dataset.shown = shown;

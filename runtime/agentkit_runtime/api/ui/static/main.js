@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { Details } from "./details.js";
 import { Dialogs } from "./dialogs.js";
 import { byId, h, setText, show } from "./dom.js";
-import { duration } from "./format.js";
+import { about } from "./format.js";
 import { Header } from "./header.js";
 import { History } from "./history.js";
 import { Pins, Sessions } from "./lists.js";
@@ -21,6 +21,7 @@ const SAID_MS = 6000;
 const MAX_NODES = 500;
 const MAX_SESSIONS = 200;
 const HISTORY = 900;
+const STOPPED = "The engine has stopped: nothing is answered any more, and the numbers stand still. The server's log says why; start it again.";
 
 class Page {
   constructor() {
@@ -119,7 +120,8 @@ class Page {
   heard({ state, requests }) {
     this.heardMs = Date.now();
     this.failures = 0;
-    show(byId("trouble"), false);
+    setText(byId("trouble"), state.healthy ? "" : STOPPED);
+    show(byId("trouble"), !state.healthy);
     this.login.close();
     if (this.startedS !== null && this.startedS !== state.started_s) {
       this.history.clear();
@@ -158,7 +160,7 @@ class Page {
   lost(failure, waitMs) {
     this.header.lost();
     const silentS = (Date.now() - this.heardMs) / 1000;
-    setText(byId("trouble"), `${failure.message} Last heard of ${duration(silentS)} ago; trying again in ${duration(waitMs / 1000)}.`);
+    setText(byId("trouble"), `${failure.message} Last heard of ${about(silentS)} ago; trying again in ${about(waitMs / 1000)}.`);
     show(byId("trouble"), true);
   }
 

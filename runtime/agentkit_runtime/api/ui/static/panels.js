@@ -15,6 +15,7 @@ function charts() {
     }),
     new Chart({
       title: "Time to first token", unit: "ms, mean", joined: true, format: (v) => duration(v === null ? null : v / 1000), least: 10,
+      large: { from: 4000, unit: "s, mean", by: 1000 },
       series: [
         { name: "hit", colour: "c1", value: (p) => scaled(ratio(p.warm_ttft_s, p.warm_requests), 1000) },
         { name: "miss", colour: "c2", value: (p) => scaled(ratio(p.cold_ttft_s, p.cold_requests), 1000) },

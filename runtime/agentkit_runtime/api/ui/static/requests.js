@@ -51,7 +51,7 @@ function requestRow(row) {
     h("td", { data: { label: "Why no more" }, title: why }, cause || "–", lost),
     cell("First token", "number", timed(row.ttft_s, row)),
     cell("All", "number", duration(row.seconds)),
-    cell("Answer", "number", counted(row.completion_tokens, "token")),
+    cell("Answer", "number", row.completion_tokens || row.outcome === "done" ? counted(row.completion_tokens, "token") : "–"),
     h("td", { data: { label: "End" }, title: ended(row) }, howEnded(row)));
   return { element, update() {} };
 }

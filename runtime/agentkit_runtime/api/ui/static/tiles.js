@@ -24,7 +24,7 @@ export class Tiles {
     this.warm.set(duration(ratio(total.warm_ttft_s, total.warm_requests)), `mean of ${counted(total.warm_requests, "request")}, ${lately}`);
     this.cold.set(duration(ratio(total.cold_ttft_s, total.cold_requests)), `mean of ${counted(total.cold_requests, "request")}, ${lately}`);
     this.setRunning(state.scheduler);
-    this.setPressure(state.pressure);
+    this.setPressure(state.healthy ? state.pressure : null);
     this.setThrash(total, lately);
   }
 
@@ -34,7 +34,7 @@ export class Tiles {
   }
 
   setPressure(pressure) {
-    if (pressure === null) return this.pressure.set("–", "not measured here");
+    if (pressure === null) return this.pressure.set("–", "not measured now");
     const why = pressure.index >= FULL ? `batch requests get 429: ${pressure.cause}` : pressure.index > 0 ? pressure.cause : "idle";
     return this.pressure.set(percent(pressure.index), why, { share: pressure.index, state: pressure.index >= FULL ? "bad" : "" });
   }

@@ -134,7 +134,7 @@ class Bar {
     const text = shownText(placed);
     if (this.shown !== text.join("\n")) {
       this.shown = text.join("\n");
-      this.text.replaceChildren(this.marks, label(text[0]), h("span", { class: "tokens", text: text[1] }));
+      this.text.replaceChildren(this.marks, label(text[0]), h("span", { class: "tokens", text: text[1] }), h("span", { class: "tokens more", text: text[2] }));
     }
     const marks = marksOf(placed);
     if (this.marked !== marks.join()) {
@@ -146,11 +146,11 @@ class Bar {
 
 function shownText(placed) {
   const { node } = placed;
-  const left = placed.left > 0 ? ` +${count(placed.left)} more` : "";
-  if (placed.isRoot) return [node.tenant ? `tenant ${node.tenant}` : "published by the operator", left];
+  const left = placed.left > 0 ? `+${count(placed.left)} more` : "";
+  if (placed.isRoot) return [node.tenant ? `tenant ${node.tenant}` : "published by the operator", "", left];
   const others = node.sessions.length > 1 ? ` +${node.sessions.length - 1}` : "";
   const isWide = !placed.children.length || node.tokens > WIDE * placed.scale;
-  return [isWide ? `${placed.name}${others}` : "", `${count(node.tokens)}${left}`];
+  return [isWide ? `${placed.name}${others}` : "", count(node.tokens), left];
 }
 
 function marksOf({ node, isRoot }) {
@@ -161,7 +161,7 @@ function marksOf({ node, isRoot }) {
 
 function spoken(placed) {
   const { node } = placed;
-  if (placed.isRoot) return shownText(placed).join("");
+  if (placed.isRoot) return shownText(placed).filter(Boolean).join(" ");
   const facts = [
     placed.name, `tokens ${exact(node.start)} to ${exact(placed.end)}`, counted(node.hits, "request"),
     node.pinned && "pinned", node.published && "published", placed.left > 0 && `${count(placed.left)} branches not shown`,
