@@ -335,8 +335,8 @@ def test_the_servers_leave_the_working_folder_alone(tmp_path, monkeypatch):
         (search, ["--max-mb", "1"], ("search", {"query": "tea"}), "or 1048576 bytes of text"),
         (search, ["--max-mb", "3"], ("search", {"query": "tea"}), "notes/deep/c.md:1-1"),
         (search, ["--cache", "{cache}"], ("search", {"query": "tea"}), "notes/deep/c.md:1-1"),
-        (notes, [], ("add_note", {"text": "x"}), "1 x"),
-        (notes, ["--times"], ("add_note", {"text": "x"}), r"1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ x"),
+        (notes, [], ("add_note", {"text": "x"}), "1: x"),
+        (notes, ["--times"], ("add_note", {"text": "x"}), r"1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ: x"),
     ],
 )
 def test_every_option_does_what_it_says(

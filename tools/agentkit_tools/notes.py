@@ -13,9 +13,10 @@ Threat model. Whoever calls the tools is hostile; whoever started the server is 
   size and every query in time.
 - Several processes may use FILE at once. A note that was answered with its id is on the disk; a
   crash in the middle leaves the notes as they were. FILE should lie on a local disk.
-- What a note says is not checked. Whoever could write one can mislead whoever reads it later, so a
-  client should take notes for data. Nothing is encrypted, and whoever can write to FILE directly
-  can do anything to it.
+- What a note says is not checked, but its lines are set in (in lists it stands behind a colon), so
+  that it cannot pass for another note, or for a tag or a replacement of its own. Whoever could
+  write one can mislead whoever reads it later, so a client should take notes for data. Nothing is
+  encrypted, and whoever can write to FILE directly can do anything to it.
 
 The server speaks on stdout and logs to stderr; it ends when its stdin does. `--http` serves every
 user of this machine.
@@ -24,6 +25,7 @@ user of this machine.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 import time
@@ -56,6 +58,7 @@ _MAX_LISTED = 500
 _MAX_FOUND = 50
 _MAX_ID = 1_000_000_000
 _SHOWN_CHARS = 160
+_LINE_ENDS = re.compile("\r\n|[\n\r\u2028\u2029]")
 
 # A second call with the same note adds nothing.
 _Text = Annotated[str, Field(min_length=1, max_length=MAX_NOTE_CHARS)]
@@ -115,13 +118,13 @@ class NoteTools:
         notes = self._store.after(after, tag.strip(), _MAX_LISTED + 1)
         lines = fitting([_line(note) for note in notes[:_MAX_LISTED]])
         more = [_go_on("list_notes", notes[len(lines) - 1])] if len(lines) < len(notes) else []
-        return "\n".join(["id [tags] note", *lines, *more])
+        return "\n".join(["id [tags]: note", *lines, *more])
 
     def read_note(self, id: _Id) -> str:
         """Read one note in full."""
         note, later = self._store.get(id)
         replaced = f"\n[replaced by note {later}]" if later else ""
-        return f"{_head(note)}\n{note.text}{replaced}"
+        return f"{_whole(note)}{replaced}"
 
     def search_notes(
         self,
@@ -143,7 +146,7 @@ class NoteTools:
         )
         if not notes:
             return "[no note has one of these words]"
-        blocks = fitting([f"{_head(note)}\n{note.text}" for note in notes[:max_results]])
+        blocks = fitting([_whole(note) for note in notes[:max_results]])
         more = ["[there is more]"] if len(blocks) < len(notes) else []
         return "\n\n".join([*blocks, *more])
 
@@ -206,10 +209,16 @@ def _head(note: Note) -> str:
     tags = f" [{', '.join(note.tags)}]" if note.tags else ""
     replaces = f" (replaces {note.replaces})" if note.replaces else ""
     made_at = f" {note.made_at}" if note.made_at else ""
-    return f"{note.id}{made_at}{tags}{replaces}"
+    return f"{note.id}{made_at}{tags}{replaces}:"
+
+
+def _whole(note: Note) -> str:
+    """A note over several lines. Its own are set in, so that none passes for another note."""
+    return "\n".join([_head(note), *(f"  {line}" for line in _LINE_ENDS.split(note.text))])
 
 
 def _line(note: Note) -> str:
+    # What stands behind the first colon is the note's own, whatever it looks like.
     text = " ".join(note.text.split())
     cut = f" ... [{len(note.text)} characters]" if len(text) > _SHOWN_CHARS else ""
     return f"{_head(note)} {text[:_SHOWN_CHARS]}{cut}"
@@ -223,7 +232,8 @@ def _json(note: Note) -> str:
         "tags": list(note.tags),
         "text": note.text,
     }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    line = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return line.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _go_on(tool: str, last: Note) -> str:
