@@ -119,7 +119,7 @@ def meant(call: ToolCall) -> ToolCall:
         given = parse_arguments(call.arguments)
     except ValueError:
         return call
-    name, arguments = given.get("name"), given.get("arguments", {})
+    name, arguments = given.get("name"), given.get("parameters", {})
     if not isinstance(name, str) or not isinstance(arguments, str | dict):
         return call
     text = arguments if isinstance(arguments, str) else canonical_json(arguments).decode()
@@ -155,14 +155,15 @@ async def _find_tools(query: str, context: ToolContext[object]) -> str:
     return f"These are the best of {len(hidden)} tools. You have them from now on.\n{lines}"
 
 
+# In the order of their names, which is that of the schema: a grammar has the name first.
 async def _call_found_tool(
-    name: str, arguments: dict[str, object], context: ToolContext[object]
+    name: str, parameters: dict[str, object], context: ToolContext[object]
 ) -> str:
     """Call a tool that find_tools has found.
 
     Args:
         name: its name, as it was found
-        arguments: what its own parameters ask for
+        parameters: their values, as its own schema asks for them
     """
     _run_of(context, CALL_FOUND_TOOL)
     raise Retry(f"There is no tool {name!r} to call. Find one with {FIND_TOOLS} first.")
@@ -207,12 +208,12 @@ def _names_in_last_answers(context: Context) -> Iterator[str]:
 
 def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int) -> str:
     entries = "\n".join(
-        f"{number}. {spec.name}: {_line(spec.description)}\n   arguments: {_parameters(spec)}"
+        f"{number}. {spec.name}: {_line(spec.description)}\n   parameters: {_parameters(spec)}"
         for number, spec in _numbered(found)
     )
     return (
         f"These are the best of {n_hidden} tools. Call one with {CALL_FOUND_TOOL}: its name, and "
-        f"the arguments that it asks for here as a JSON schema.\n{entries}"
+        f"parameters that fit the JSON schema.\n{entries}"
     )
 
 

@@ -85,7 +85,7 @@ class Script:
             return Reply(text="Done.")
         name, given = self._steps[ask.n_turns]
         if name not in ask.tools:
-            given = {"name": name, "arguments": json.dumps(given)}
+            given = {"name": name, "parameters": json.dumps(given)}
             name = CALL_FOUND_TOOL
         return Reply(
             text=text(SAID_TOKENS, f"said {ask.n_turns}"),

@@ -72,7 +72,7 @@ def find(query: str) -> Call:
 
 
 def call_found(name: str, **arguments: object) -> Call:
-    return Call(CALL_FOUND_TOOL, {"name": name, "arguments": arguments})
+    return Call(CALL_FOUND_TOOL, {"name": name, "parameters": arguments})
 
 
 async def test_found_tools_come_behind_what_was_sent_and_are_called():
@@ -163,8 +163,8 @@ async def test_hooks_of_the_agent_are_asked_about_the_tool_that_is_meant():
 async def test_a_tool_that_does_not_exist_is_an_answer():
     world = World(
         call_found("big__fly", title="x"),
-        Call(CALL_FOUND_TOOL, {"arguments": {}}),
-        Call(CALL_FOUND_TOOL, '{"name": "big__create_issue", "arguments": {"title": '),
+        Call(CALL_FOUND_TOOL, {"parameters": {}}),
+        Call(CALL_FOUND_TOOL, '{"name": "big__create_issue", "parameters": {"title": '),
         Call("big__fly", {}),
         find("zzz qqq"),
         "done",
@@ -257,7 +257,7 @@ def asks(ask: Ask) -> Reply:
     if ask.n_turns == 0:
         return Reply(calls=(FakeCall(FIND_TOOLS, json.dumps({"query": "create an issue"})),))
     if ask.n_turns == 1 and CALL_FOUND_TOOL in ask.tools:
-        wrapped = {"name": "big__create_issue", "arguments": given}
+        wrapped = {"name": "big__create_issue", "parameters": given}
         return Reply(calls=(FakeCall(CALL_FOUND_TOOL, json.dumps(wrapped)),))
     if ask.n_turns == 1:
         assert "big__create_issue" in ask.tools
