@@ -20,6 +20,10 @@ _KINDS = ("application/json", "text/event-stream")
 _ACCEPTED = 202
 """The status of what needs no answer."""
 
+_LEAST_RETRY_MS, _MOST_RETRY_MS = 500, 300_000
+"""A stream that ends at once would be opened again a hundred times a second, or never any more."""
+_MOST_RETRY_DIGITS = 12
+
 _DROPPED_HEADERS = ("content-type", "content-encoding", "content-length", "transfer-encoding")
 
 
@@ -157,7 +161,7 @@ class _Events(httpx2.AsyncByteStream):
 
     def _take(self) -> Iterator[bytes]:
         """The lines of the event that has ended, with data that can be parsed."""
-        lines, self._lines, self._n_bytes = self._lines, [], 0
+        lines, self._lines, self._n_bytes = list(map(_patient, self._lines)), [], 0
         fields = [(name, value.removeprefix(b" ")) for name, _, value in map(_split, lines)]
         kinds = [value for name, value in fields if name == b"event"]
         data = b"\n".join(value for name, value in fields if name == b"data")
@@ -171,6 +175,15 @@ class _Events(httpx2.AsyncByteStream):
             yield b"data: " + passed.replace(b"\n", b" ")
         elif self._request_id is None:
             yield b"data: " + data.replace(b"\n", b" ")
+
+
+def _patient(line: bytes) -> bytes:
+    """The line; one that says when a stream is opened again names no time of no use."""
+    name, _, value = _split(line)
+    if name != b"retry" or not value.strip().isdigit():
+        return line
+    digits = value.strip()[:_MOST_RETRY_DIGITS]
+    return b"retry: %d" % min(max(int(digits), _LEAST_RETRY_MS), _MOST_RETRY_MS)
 
 
 def _event(data: bytes) -> bytes:

@@ -254,7 +254,7 @@ async def test_a_notice_that_is_never_taken_does_not_block_what_is_sent_after_it
 @pytest.mark.parametrize("n_bytes", [1, 2, 7, 1000])
 async def test_events_are_the_same_however_they_are_cut(line_end, n_bytes):
     answer = b'{"jsonrpc":"2.0","id":1,\n"result":{"x":"\\ud83d"}}'
-    lines = [b": hello", b"event: message", b"id: 7", b"retry: 5"]
+    lines = [b": hello", b"event: message", b"id: 7", b"retry: 700"]
     lines += [b"data: " + part for part in answer.split(b"\n")] + [b"", b"data", b"id: 8", b"", b""]
     stream = line_end.join(lines)
 
@@ -267,7 +267,7 @@ async def test_events_are_the_same_however_they_are_cut(line_end, n_bytes):
     response = httpx2.Response(200, headers=EVENTS, stream=Cut(), request=request)
     source = httpx2.EventSource(readable(request, response, 10_000))
     events = [event async for event in source]
-    assert [(event.id, event.retry) for event in events] == [("7", 5), ("8", None)]
+    assert [(event.id, event.retry) for event in events] == [("7", 700), ("8", None)]
     assert json.loads(events[0].data)["result"] == {"x": "?"}
     assert events[1].data == ""
 
@@ -288,3 +288,23 @@ async def test_an_error_is_its_requests_and_has_no_code_of_ours(headers, status,
     ):
         output = await connection.call("go", {})
     assert output.content == "MCP server 'far' answered with an error: is asleep (code -32603)."
+
+
+@pytest.mark.parametrize(
+    ("retry", "passed"),
+    [
+        (b"1", b"500"),
+        (b"0", b"500"),
+        (b"1500", b"1500"),
+        (b"9" * 5_000, b"300000"),
+        (b"soon", b"soon"),
+        (b"-1", b"-1"),
+    ],
+)
+async def test_a_server_does_not_have_its_stream_opened_again_without_a_pause(retry, passed):
+    request = httpx2.Request("GET", "https://tools.example/mcp")
+    data = b"id: 1\nretry: %s\ndata: \n\nretry: %s\n\n" % (retry, retry)
+    response = httpx2.Response(200, headers=EVENTS, content=data)
+    sent = [part async for part in readable(request, response, 1_000_000).aiter_bytes()]
+    lines = b"".join(sent).split(b"\n")
+    assert [line for line in lines if line.startswith(b"retry")] == [b"retry: " + passed] * 2
