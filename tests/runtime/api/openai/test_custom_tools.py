@@ -327,3 +327,17 @@ def test_parameters_in_a_namespace_that_cannot_be_enforced_are_named_where_they_
 
     assert error["param"] == "tools[1].tools[1].parameters"
     assert error["param"] in error["message"]
+
+
+def test_tools_that_the_input_begins_with_are_the_requests(served: Served) -> None:
+    brings = {"type": "additional_tools", "role": "developer", "tools": TOOLS}
+    asked = {"role": "user", "content": "patch"}
+
+    def ids(**fields: Any) -> Any:
+        return post(served, "/v1/responses/render", **fields).json()["token_ids"]
+
+    assert ids(input=[brings, asked]) == ids(input=[asked], tools=TOOLS)
+    (called,) = respond(served, input=[brings, asked]).output
+    assert (called.type, called.input) == ("custom_tool_call", PATCH)  # type: ignore[union-attr]
+    late = post(served, "/v1/responses", input=[asked, brings])
+    assert (late.status_code, late.json()["error"]["param"]) == (400, "input[1]")

@@ -20,7 +20,7 @@ from agentkit_runtime.api.openai.responses.request import (
     TextConfig,
 )
 from agentkit_runtime.api.openai.responses.store import Conversation
-from agentkit_runtime.api.openai.responses.tools import Toolbox, tool_choice, toolbox
+from agentkit_runtime.api.openai.responses.tools import Toolbox, tool_choice, toolbox, tools_of
 from agentkit_runtime.api.openai.unserved import is_verbosity_unserved
 from agentkit_runtime.chat import ChatMessage, ChatRequest, History
 from agentkit_runtime.types import SamplingParams
@@ -71,7 +71,7 @@ def decode(
 ) -> Decoded:
     """The service's request. Raises `ApiError` (400) for anything that cannot be honoured."""
     _refuse_unsupported(body)
-    box = toolbox(body.tools or ())
+    box = toolbox(tools_of(body))
     choice, allowed = tool_choice(body.tool_choice, box)
     effort = None if body.reasoning is None else body.reasoning.effort
     options = thinking_options(effort, service)

@@ -71,6 +71,7 @@ def input_documents(
 
 
 _ID_PREFIXES = {
+    "additional_tools": "at_",
     "message": "msg_",
     "reasoning": "rs_",
     "function_call": "fc_",

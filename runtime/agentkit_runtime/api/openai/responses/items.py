@@ -66,6 +66,15 @@ class _Reading:
                 self._result(item, path)
             case "reasoning":
                 self._reasoning(item, path)
+            case "additional_tools" if not self.messages and self.turn is None:
+                pass  # they are among the request's
+            case "additional_tools":
+                raise ApiError(
+                    f"{path} brings tools in the middle of the conversation, but this model reads "
+                    "all of them in front; put it before the first message",
+                    param=path,
+                    code="unsupported_content",
+                )
             case _:
                 raise ApiError(
                     f"{path}.type is {item.type!r}; this server reads message, reasoning, "

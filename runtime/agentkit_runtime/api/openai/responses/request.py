@@ -31,21 +31,6 @@ class ReasoningText(OpenModel):
     text: str
 
 
-class InputItem(OpenModel):
-    """One item of the input. Which fields it has depends on `type`; without one it is a message."""
-
-    type: str | None = None
-    role: Literal["user", "assistant", "system", "developer"] | None = None
-    content: str | list[ContentPart] | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | None = None
-    input: str | None = None
-    namespace: str | None = None
-    encrypted_content: str | None = None
-    output: str | list[ContentPart] | None = None
-
-
 class InputFormat(OpenModel):
     """What inputs of a custom tool are like."""
 
@@ -67,6 +52,22 @@ class ResponseTool(OpenModel):
     strict: bool | None = None
     format: InputFormat | None = None
     tools: list[ResponseTool] | None = None
+
+
+class InputItem(OpenModel):
+    """One item of the input. Which fields it has depends on `type`; without one it is a message."""
+
+    type: str | None = None
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+    content: str | list[ContentPart] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    namespace: str | None = None
+    encrypted_content: str | None = None
+    tools: list[ResponseTool] | None = None
+    output: str | list[ContentPart] | None = None
 
 
 class NamedTool(OpenModel):

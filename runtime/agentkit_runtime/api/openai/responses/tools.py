@@ -16,10 +16,14 @@ from agentkit_runtime.api.openai.custom import InputGrammar, custom_tool
 from agentkit_runtime.api.openai.responses.request import (
     InputFormat,
     NamedTool,
+    ResponseBody,
     ResponseTool,
     ResponseToolChoice,
 )
 from agentkit_runtime.chat import ChatTool, ToolChoice, ToolName
+
+ADDITIONAL_TOOLS = "additional_tools"
+"""Type of input items that bring tools along."""
 
 CallKind = Literal["function", "custom"]
 
@@ -68,8 +72,19 @@ def shown_name(name: str, namespace: str | None) -> str:
     return name if namespace is None else f"{namespace}__{name}"
 
 
-def toolbox(tools: Sequence[ResponseTool]) -> Toolbox:
-    """The tools of a body.
+def tools_of(body: ResponseBody) -> dict[str, ResponseTool]:
+    """The tools of a body by where it has them, those included that its input begins with."""
+    found = {f"tools[{index}]": tool for index, tool in enumerate(body.tools or ())}
+    for number, item in enumerate(() if isinstance(body.input, str) else body.input):
+        if item.type != ADDITIONAL_TOOLS:
+            break
+        for index, tool in enumerate(item.tools or ()):
+            found[f"input[{number}].tools[{index}]"] = tool
+    return found
+
+
+def toolbox(tools: Mapping[str, ResponseTool]) -> Toolbox:
+    """Tools, by where a body has them.
 
     Raises:
         ApiError: 400, for one that cannot be served.
@@ -91,7 +106,8 @@ def toolbox(tools: Sequence[ResponseTool]) -> Toolbox:
         if tool.format is not None and tool.format.syntax == "lark":
             unserved.append(f"{found.name}.format")
     if unserved and not shown:
-        _refuse(tools[0], "tools[0]")
+        path, tool = next(iter(tools.items()))
+        _refuse(tool, path)
     ends = {"function": "parameters", "custom": "format.definition"}
     return Toolbox(
         tools=tuple(shown),
@@ -109,10 +125,9 @@ def is_served(tool: ResponseTool) -> bool:
 _Each = tuple["CallableTool | str", ResponseTool, str]
 
 
-def _each(tools: Sequence[ResponseTool]) -> Iterator[_Each]:
+def _each(tools: Mapping[str, ResponseTool]) -> Iterator[_Each]:
     """Each tool that can be called, with its description; the type of each that is left out."""
-    for index, tool in enumerate(tools):
-        path = f"tools[{index}]"
+    for path, tool in tools.items():
         if tool.type == "namespace":
             yield from _in_namespace(tool, path)
         elif not is_served(tool):
