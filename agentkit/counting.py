@@ -8,6 +8,7 @@ from agentkit.caching.report import RequestRecord
 from agentkit.events import Turn
 from agentkit.folding import TurnBuilder
 from agentkit.quote import Quote
+from agentkit.quoting import unseen
 from agentkit.usage import Timing, Usage
 
 if TYPE_CHECKING:
@@ -28,6 +29,16 @@ def count_broken(run: RunState, builder: TurnBuilder, estimate: RequestEstimate 
     """Count a request whose answer broke off; without an estimate, before it began."""
     guess = None if estimate is None else estimate.used(builder)
     count_request(run, *builder.spent, builder.verdict, model=builder.model, guess=guess)
+
+
+def count_unseen(run: RunState) -> None:
+    """Count what the process was asking that had the run before, and has ended without a word.
+
+    It was asking the model, or about to: what became of that, nobody knows, and it may be billed.
+    """
+    said = [request.usage.output_tokens or 0 for request in run.requests]
+    guess = unseen(run, max(said, default=0))
+    count_request(run, Usage(), Timing(), guess=guess)
 
 
 def count_ping(run: RunState, usage: Usage, timing: Timing, verdict: Verdict) -> None:

@@ -20,7 +20,7 @@ from agentkit.blocks import UserMessage, printable
 from agentkit.bounds import Bounds, is_bounded
 from agentkit.calls import CallBatch
 from agentkit.compacting import compact
-from agentkit.counting import count_ping
+from agentkit.counting import count_ping, count_unseen
 from agentkit.errors import OutputError, RunError, TurnLimitReached
 from agentkit.events import (
     AnswerRejected,
@@ -155,6 +155,9 @@ async def _run(
 
 async def _begin(run: RunState, prompt: UserMessage | None, bounds: Bounds) -> list[Event]:
     """Append the prompt, behind what has changed; returns the events that say so."""
+    if run.was_asking:
+        run.was_asking = False
+        count_unseen(run)
     events: list[HandedOff | ContextCompacted | None] = [run.began_anew]
     run.began_anew = None
     if run.open is None:

@@ -6,6 +6,7 @@ where a limit is near; it refuses none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,10 @@ from agentkit.quote import Quote
 from agentkit.waiting import Reservation
 
 if TYPE_CHECKING:
+    from agentkit.context import Context
     from agentkit.models.base import Model
     from agentkit.state import RunState
+    from agentkit.usage import Usage
 
 _MARGIN = 2
 """Two bytes a token in place of four: code, and languages with other letters."""
@@ -29,6 +32,8 @@ _OVERHEAD_TOKENS = 500
 """What providers add by themselves, such as how tools are called."""
 _LONGEST_ANSWER_TOKENS = 32_000
 """Where no setting bounds it."""
+_USUAL_ANSWER_TOKENS = 1_000
+"""Of a run that has given none yet."""
 
 
 class RequestEstimate:
@@ -67,7 +72,7 @@ class RequestEstimate:
                 turns=turns,
                 input_tokens=n_input,
                 output_tokens=self._n_output,
-                usd=self._usd(n_input, self._n_output),
+                usd=_usd(self._models, n_input, self._n_output),
             )
         )
 
@@ -84,23 +89,50 @@ class RequestEstimate:
             turns=0,
             input_tokens=n_input,
             output_tokens=n_output,
-            usd=self._usd(n_input, n_output),
+            usd=_usd(self._models, n_input, n_output),
             is_free=all(map(costs_nothing, self._models)),
         )
 
-    def _usd(self, n_input: int, n_output: int) -> Decimal:
-        prices = [prices_of(model) for model in self._models]
-        costs = [each.request(written=n_input, output=n_output) for each in prices if each.is_known]
-        return max(costs, default=Decimal(0))
+
+def unseen(run: RunState, longest_answer: int) -> Quote:
+    """Return what the run's next request has used if another process has sent it, most probably.
+
+    Args:
+        run: as it is before that request.
+        longest_answer: that the run has given so far, in tokens; 0: none.
+    """
+    if not run.budget.needs_quotes:
+        return Quote(turns=0)
+    models = leaves(run.member.model)
+    n_input = _n_prompt(run.last_usage, run.context)
+    most = run.member.agent.settings.max_tokens or _LONGEST_ANSWER_TOKENS
+    n_output = min(most, longest_answer or _USUAL_ANSWER_TOKENS)
+    return Quote(
+        turns=0,
+        input_tokens=n_input,
+        output_tokens=n_output,
+        usd=_usd(models, n_input, n_output),
+        is_free=all(map(costs_nothing, models)),
+    )
 
 
 def _n_input(run: RunState, request: ModelRequest) -> int:
-    """Estimate the prompt's tokens: what is behind the last answer, where the rest was counted."""
     volatile = len((request.context.volatile or "").encode()) // BYTES_PER_TOKEN
-    counted = reported_tokens(run.last_usage)
+    return _n_prompt(run.last_usage, request.context) + volatile
+
+
+def _n_prompt(last: Usage | None, context: Context) -> int:
+    """Estimate a prompt's tokens: what is behind the last answer, where the rest was counted."""
+    counted = reported_tokens(last)
     if counted is not None:
-        return counted + uncounted_tokens(request.context) + volatile
-    return sum(map(segment_tokens, request.context.segments)) + volatile
+        return counted + uncounted_tokens(context)
+    return sum(map(segment_tokens, context.segments))
+
+
+def _usd(models: Iterable[Model], n_input: int, n_output: int) -> Decimal:
+    prices = map(prices_of, models)
+    costs = [each.request(written=n_input, output=n_output) for each in prices if each.is_known]
+    return max(costs, default=Decimal(0))
 
 
 def _check_prices(models: tuple[Model, ...]) -> None:

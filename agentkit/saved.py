@@ -21,7 +21,9 @@ from agentkit.events import FinishReason
 from agentkit.toolset.caller import Accept, Question
 from agentkit.usage import Usage
 
-Status: TypeAlias = Literal["running", "paused", "done", "failed"]
+Status: TypeAlias = Literal["running", "paused", "done", "failed", "cancelled"]
+"""`cancelled`: it was ended from outside, in good order. What is `running` and has no process was
+not: what it was doing when that ended, nobody has written down."""
 
 NOT_IN_JSON = "agentkit not in JSON"
 """Key in the metadata of fields that are of no use in another process."""
@@ -46,6 +48,8 @@ class Memory:
     kept: Mapping[str, str] = field(default_factory=dict)
     """Tool results that the context shows in part, whole, by handle. Handles are digests: a journal
     can keep each text once."""
+    told_tools: Mapping[str, str] = field(default_factory=dict)
+    """By server: digest of the list that the conversation was last told of (`ToolsChanged`)."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -198,7 +202,7 @@ class SavedEnd:
     """The answer, as the model wrote it."""
     finish: FinishReason = "stop"
     error: str | None = None
-    """Type and text of the error that ended it; None: it has its answer."""
+    """Type and text of what ended it, also of a cancellation; None: it has its answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +216,8 @@ class SavedRun:
     """The call of the run above that began it."""
     number: int = 0
     """How many runs the run above had begun before it."""
+    under: str = ""
+    """Who was active in the run above, where that had been handed over; empty: who began that."""
     path: tuple[str, ...]
     agent: str
     """Name of the agent that began it."""

@@ -19,8 +19,8 @@ from agentkit.output import BadOutput, one_type, output_spec
 from agentkit.result import RunRecord, RunResult
 from agentkit.saved import Memory, PausedRun, SavedEnd, SavedRun, SavedTurn
 
-FORMAT = 1
-"""Grows when older versions could not read what newer ones write."""
+FORMAT = 2
+"""Grows when older versions could not read what newer ones write. Those before are read, too."""
 
 Part: TypeAlias = Memory | SavedTurn | SavedEnd | RequestRecord
 """What a run consists of beside its context and messages."""
@@ -54,10 +54,10 @@ def from_text(kind: type[AnyDocument], text: str | bytes) -> AnyDocument:
         whole = json.loads(text)
         if not isinstance(whole, dict) or "format" not in whole:
             raise FormatError(f"not the JSON form of a {name}: it says no format: {text[:100]!r}")
-        if whole["format"] != FORMAT:
+        if whole["format"] not in range(1, FORMAT + 1):
             raise FormatError(
                 f"the {name} is in format {whole['format']!r}, and this version of agentkit reads "
-                f"format {FORMAT!r} only; read it with the version that wrote it"
+                f"formats up to {FORMAT!r}; read it with the version that wrote it"
             )
         if whole.get("kind") != name:
             raise FormatError(f"this is the JSON form of a {whole.get('kind')}, not of a {name}")

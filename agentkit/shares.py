@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from agentkit.budget import Budget
 from agentkit.caching.report import RequestRecord
+from agentkit.saved import SavedRun
+from agentkit.used_before import n_calls
 
 if TYPE_CHECKING:
     from agentkit.team.members import Member
@@ -50,6 +52,7 @@ class Shares:
         self,
         member: Member,
         requests: Iterable[RequestRecord],
+        below: Sequence[SavedRun],
         *,
         now_s: float,
         n_open_calls: int,
@@ -59,23 +62,30 @@ class Shares:
         Args:
             member: the agent.
             requests: all of the run so far.
+            below: runs that another process has begun below it under this agent.
             now_s: how long the run has run.
             n_open_calls: of the open turn, that are counted already.
         """
         if member.name not in self._budgets:
-            self._budgets[member.name] = self._made(member, requests, now_s, n_open_calls)
+            self._budgets[member.name] = self._made(member, requests, below, now_s, n_open_calls)
         return self._budgets[member.name]
 
     def _made(
-        self, member: Member, requests: Iterable[RequestRecord], now_s: float, n_open_calls: int
+        self,
+        member: Member,
+        requests: Iterable[RequestRecord],
+        below: Sequence[SavedRun],
+        now_s: float,
+        n_open_calls: int,
     ) -> Budget:
         name = member.name
         budget = self._began.below(member.agent.limits)
         if budget is not self._began:
             budget.begin()
+            own = [request for request in requests if request.agent == name]
             budget.restore(
-                (request for request in requests if request.agent == name),
+                [*own, *(request for run in below for request in run.requests)],
                 seconds=now_s - self.taken_over_s.setdefault(name, now_s),
-                n_tool_calls=self._calls[name] + n_open_calls,
+                n_tool_calls=self._calls[name] + n_open_calls + sum(map(n_calls, below)),
             )
         return budget

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 import uuid
@@ -30,6 +31,7 @@ from agentkit.shares import Shares
 from agentkit.shown_tools import ShownTools
 from agentkit.toolset import ToolContext, Toolset
 from agentkit.usage import Usage
+from agentkit.used_before import subtree
 
 if TYPE_CHECKING:
     from agentkit.hooks import Hooks
@@ -54,6 +56,7 @@ class RunState:
         parent: str | None = None,
         call_id: str | None = None,
         number: int = 0,
+        under: str = "",
         budget: Budget | None = None,
         services: RunServices | None = None,
         hooks_above: tuple[Hooks, ...] = (),
@@ -71,6 +74,8 @@ class RunState:
         self.parent = parent
         self.call_id = call_id
         self.number = number
+        self.under = under
+        """Who was active in the run above, where that had been handed over."""
         self.budget = budget or Budget(Limits())
         self._shares = Shares(member.name, self.budget)
         """What each agent that has taken part has used."""
@@ -96,6 +101,8 @@ class RunState:
         """The latest version that was looked at for changes."""
         self.told_tools: Mapping[str, tuple[int, bool]] = {}
         """By server: what it was like when its tools were last compared with what is shown."""
+        self.lists_told: Mapping[str, str] = {}
+        """By server: digest of the list that was last told of, in this run or one before."""
         self._shown = ShownTools()
         self.last_request: ModelRequest | None = None
         """What the model was asked last."""
@@ -130,6 +137,8 @@ class RunState:
         self.below = RunsBelow()
         """Begun by its tools."""
         self._is_restored = False
+        self.was_asking = False
+        """Whether the process that had the run before has ended while the model was asked."""
         journal = self.services.journal
         self._keeper = None if journal is None else Keeper(journal)
         self._began_at = time.time()
@@ -158,6 +167,7 @@ class RunState:
             parent=saved.parent,
             call_id=saved.call_id,
             number=saved.number,
+            under=saved.under,
             budget=budget,
             services=services,
             hooks_above=hooks_above,
@@ -176,6 +186,7 @@ class RunState:
         if saved.open_turn is not None:
             answers = services.answers.get(saved.run_id)
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
+        run.was_asking = saved.status == "running" and saved.open_turn is None
         run.recall(saved.memory)
         if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
             run.status, run.end = saved.status, saved.end
@@ -238,7 +249,7 @@ class RunState:
             await self._keeper.keep(self.saved)
 
     async def failed(self, error: BaseException) -> None:
-        """Keep that the run ended here, at the last step that was kept. `error` counts more.
+        """Keep that the run failed or was cancelled here, at the last step that was kept.
 
         Calls that the step has not answered are open in it, so that whoever resumes the run may
         still do them, though the context here has them as cancelled.
@@ -247,14 +258,19 @@ class RunState:
         is_over = self.status in ("done", "paused") or isinstance(error, JournalError)
         if keeper is None or keeper.last is None or is_over:
             return
-        self.status, self.end = "failed", SavedEnd(error=failure_text(error))
-        await keeper.keep_end(replace(self._with_spent(keeper.last), status="failed", end=self.end))
+        self.status = "cancelled" if isinstance(error, _FROM_OUTSIDE) else "failed"
+        self.end = SavedEnd(error=failure_text(error))
+        last = self._with_spent(keeper.last)
+        await keeper.keep_end(replace(last, status=self.status, end=self.end))
 
     async def cut_off(self) -> None:
-        """Keep what was used since the last step: the run is cut off, and may be gone on with."""
+        """Keep what was used since the last step: the run is cut off, and may be gone on with.
+
+        Here it is as it was, for the run above, which decides what becomes of it.
+        """
         keeper = self._keeper
         if keeper is not None and keeper.last is not None and self.status not in ("done", "paused"):
-            await keeper.keep_end(self._with_spent(keeper.last))
+            await keeper.keep_end(replace(self._with_spent(keeper.last), status="cancelled"))
 
     def _with_spent(self, step: SavedRun) -> SavedRun:
         return replace(
@@ -271,6 +287,7 @@ class RunState:
             parent=self.parent,
             call_id=self.call_id,
             number=self.number,
+            under=self.under,
             path=self.path,
             agent=self.agent_name,
             session=self.session,
@@ -308,6 +325,7 @@ class RunState:
             self.version = memory.version
             self.seen = memory.seen
             self.kept = memory.kept
+            self.lists_told = memory.told_tools
         old = self.context.messages[: self._n_old_messages]
         new = (*self._said_before, *self.context.messages[self._n_old_messages :])
         go_on(self, memory, old, new)
@@ -321,6 +339,7 @@ class RunState:
             version=self.version,
             seen=self.seen,
             kept=self.kept,
+            told_tools=self.lists_told,
             active=self.taken_over_by or None,
             prepared_turn=self.prepared_turn,
             user=self.services.user,
@@ -342,10 +361,19 @@ class RunState:
         self.budget = self._shares.budget_of(
             member,
             self._requests,
+            [run for below in self._begun_under(member.name) for run in below],
             now_s=self._total_s,
             n_open_calls=self.open.n_counted if self.open else 0,
         )
         self.member, self.last_request = member, None
+
+    def _begun_under(self, name: str) -> Iterator[list[SavedRun]]:
+        """The runs that another process has begun below this one under an agent, each with all
+        below it."""
+        saved = self.services.saved
+        for run in saved.values():
+            if run.parent == self.run_id and run.under == name:
+                yield subtree(run, saved)
 
     def count_turns(self, turns: Counter[str], calls: Counter[str]) -> None:
         """Say how many turns and calls each agent has made, where another process has counted."""
@@ -448,6 +476,11 @@ class RunState:
         self._requests.append(record)
         self.budget.count_request(record, guess)
 
+    @property
+    def requests(self) -> tuple[RequestRecord, ...]:
+        """Its own, without those of runs below."""
+        return tuple(self._requests)
+
     def record(self) -> RunRecord:
         """Return what the run has done so far."""
         return RunRecord(
@@ -472,6 +505,10 @@ class RunState:
         yield from self._requests
         for below in self.below:
             yield from below._all_requests()
+
+
+_FROM_OUTSIDE = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+"""What ends a run that has not failed: somebody did not want it any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ def restore_budget(budget: Budget, runs: Sequence[SavedRun]) -> None:
     budget.restore(
         (request for run in runs for request in run.requests),
         seconds=runs[0].total_s,
-        n_tool_calls=sum(map(_n_calls, runs)),
+        n_tool_calls=sum(map(n_calls, runs)),
     )
 
 
@@ -25,7 +25,8 @@ def subtree(root: SavedRun, runs: Mapping[str, SavedRun]) -> list[SavedRun]:
     return found
 
 
-def _n_calls(run: SavedRun) -> int:
+def n_calls(run: SavedRun) -> int:
+    """Return how many calls a run has made, without those of runs below."""
     open_calls = 0 if run.open_turn is None else run.open_turn.n_counted
     messages = (*run.said_before, *run.context.messages[run.n_old_messages :])
     return open_calls + sum(len(getattr(message, "calls", ())) for message in messages)

@@ -149,7 +149,7 @@ class Talk:
         runs = await self._journal.load(self._run_id)
         if runs and runs[0].status == "running":
             end = SavedEnd(error="KeyboardInterrupt: stopped at the terminal")
-            await self._journal.save(replace(runs[0], status="failed", end=end))
+            await self._journal.save(replace(runs[0], status="cancelled", end=end))
 
     def say_cost(self) -> None:
         """Print what the conversation has cost."""

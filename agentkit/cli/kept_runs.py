@@ -26,14 +26,15 @@ _UNITS_S = {"m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _MOST_RUNS = 100_000
 _WORDS = ("run", "agent", "status", "began", "task", "model")
 """Columns that are no numbers."""
-_STATES = ("running", "paused", "done", "failed")
+_STATES = ("running", "paused", "done", "failed", "cancelled")
 
 
 def runs(
     session: options.Session = None,
     user: options.User = None,
     status: Annotated[
-        str | None, typer.Option(help="running, paused, done or failed.", metavar="STATUS")
+        str | None,
+        typer.Option(help="running, paused, done, failed or cancelled.", metavar="STATUS"),
     ] = None,
     orphaned: Annotated[
         bool,

@@ -92,7 +92,8 @@ def _run_lines(run: SavedRun, longest: int) -> Iterator[str]:
     if run.end is not None:
         has_failed = run.end.error is not None
         ended = one_line(run.end.text if run.end.error is None else run.end.error, 100)
-        yield f"       {'failed' if has_failed else 'answer'}: {ended}"
+        how = run.status if has_failed else "answer"
+        yield f"       {how}: {ended}"
     elif run.open_turn is not None:
         for call in run.open_turn.message.calls:
             if call.id not in run.open_turn.results:

@@ -35,7 +35,8 @@ class Step:
     """What one save adds."""
 
     kind: str
-    """`begin`, `epoch`, `turn`, `call`, `result`, `context`, `paused`, `done`, `failed`, `step`."""
+    """`begin`, `epoch`, `turn`, `call`, `result`, `context`, `paused`, `done`, `failed`,
+    `cancelled`, `step`."""
     turn: int
     head: str | None
     """The context's digest; None: it is the one before."""

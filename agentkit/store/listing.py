@@ -56,7 +56,8 @@ class StepRow:
     number: int
     kind: str
     """`begin`, `turn` (the model has called tools), `call` (one was begun), `result`, `context`
-    (it has grown), `epoch` (it was begun anew), `paused`, `done`, `failed`, `step`."""
+    (it has grown), `epoch` (it was begun anew), `paused`, `done`, `failed`,
+    `cancelled`, `step`."""
     turn: int
     saved_at: float
     """Seconds since 1970."""

@@ -19,10 +19,10 @@ from agentkit.store.reading import tree_rows, unknown
 from agentkit.store.saving import insert_new
 from agentkit.store.schema import chain, kept, runs, segments, steps
 
-FORMAT = 1
-"""Grows when older versions could not read what newer ones write."""
+FORMAT = 2
+"""Grows when older versions could not read what newer ones write. Those before are read, too."""
 
-_HEAD = {"kind": "agentkit runs", "format": FORMAT}
+_HEADS = [{"kind": "agentkit runs", "format": each} for each in range(1, FORMAT + 1)]
 _NOT_MOVED = ("id", "owner", "seen_at", "n_adopted")
 """What is true in its database only."""
 
@@ -43,7 +43,7 @@ def export(connection: Connection, wanted: Mapping[str, str | None]) -> bytes:
     links = _links(connection, heads)
     digests = dict.fromkeys(link["segment"] for link in links)
     digests |= dict.fromkeys(each["segment"] for _, _, texts in found for each in texts)
-    lines: list[Any] = [_HEAD]
+    lines: list[Any] = [_HEADS[-1]]
     lines += _segments(connection, list(digests))
     lines += [{"kind": "link", **link} for link in links]
     for row, of_run, texts in found:
@@ -125,7 +125,7 @@ def _parsed(lines: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     if rest[-1:] != [b""]:
         raise JournalError("the export is cut off: its last line does not end")
     try:
-        if json.loads(first) != _HEAD:
+        if json.loads(first) not in _HEADS:
             raise JournalError(f"this is no export that this version reads: {first[:200]!r}")
         for line in rest[:-1]:
             value = json.loads(line)

@@ -46,6 +46,7 @@ def begin_below(
         parent=above.run_id,
         call_id=call_id,
         number=len(above.below),
+        under=above.taken_over_by,
         budget=above.budget.below(member.agent.limits),
         services=above.services,
         hooks_above=above.team_hooks,

@@ -222,13 +222,13 @@ async def _still_pending(world: World, answers: Mapping[str, Approve]) -> dict[s
 
 
 def story(record: RunRecord) -> Any:
-    """What a run was, without its times."""
+    """What a run was, without its times, and without requests that a process was lost at."""
     return (
         record.run_id,
         record.path,
         record.context.dump(),
         record.messages,
-        len(record.requests),
+        sum(request.guess is None for request in record.requests),
         [story(each.result if isinstance(each, Ok) else each.record) for each in record.children],
     )
 

@@ -143,7 +143,7 @@ def test_who_is_cancelled_twice_waits_for_the_calls_to_clean_up_all_the_same() -
         assert log == ["cleaned"]
         assert asyncio.all_tasks() == {asyncio.current_task()}
         (run,) = await journal.load("r")
-        assert run.status == "failed"
+        assert run.status == "cancelled"
 
     run_virtually(main())
 
@@ -178,7 +178,7 @@ def test_another_task_may_close_a_run_whose_next_event_is_waited_for() -> None:
         assert reader.cancelling() == 0
         await stream.aclose()
         (run,) = await journal.load("r")
-        assert run.status == "failed"
+        assert run.status == "cancelled"
 
     run_virtually(main())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from decimal import Decimal
 from typing import Any
@@ -12,6 +14,7 @@ from agentkit import (
     Agent,
     ApprovalRequired,
     Deny,
+    JournalError,
     LimitReached,
     Limits,
     MemoryJournal,
@@ -113,3 +116,91 @@ async def test_calls_that_a_person_refused_count_after_each_resume() -> None:
         await agent.resume("r", {first.id: Deny("no")})
     assert reached.value.partial is not None
     assert reached.value.partial.limits[0].used == Decimal(3)
+
+
+async def test_a_request_that_was_under_way_when_a_process_vanished_counts_after_a_resume() -> None:
+    model = Breaks(JournalError("the process is gone"))  # nothing is kept of what follows
+    journal = MemoryJournal()
+    limits = Limits(output_tokens=2_500, input_tokens=1_000_000)
+    agent = Agent(model=model, instructions="x", journal=journal, limits=limits)
+    by_input, by_output = await resumed(agent, JournalError)
+    assert model.n_asked == by_output.n_unknown == by_input.n_unknown == 3
+    assert by_output.used == by_output.assumed == 3 * 1_000
+    assert 0 < by_input.used == by_input.assumed < 3 * 100
+    (saved,) = await journal.load("r")
+    assert SavedRun.from_json(saved.to_json()) == saved
+
+
+class Ends:
+    """Ends a run once, at a place, while something is under way there."""
+
+    def __init__(self, place: str, error: Exception | None) -> None:
+        self._place = place
+        self._error = error
+        self.task: asyncio.Task[Any] | None = None
+
+    async def at(self, place: str) -> None:
+        if place != self._place or self.task is None:
+            return
+        task, self.task = self.task, None
+        if self._error is not None:
+            raise self._error
+        task.cancel()
+        await asyncio.Event().wait()
+
+
+class Asked(ScriptedModel):
+    """A lead asks twice, and a helper once; each may end while it answers."""
+
+    def __init__(self, ends: Ends) -> None:
+        super().__init__(self._said)
+        self._ends = ends
+        self.n_asked = 0
+
+    def _said(self, request: ModelRequest) -> Any:
+        if request.agent == "helper" or request.context.messages[-1].kind != "user":
+            return "Done."
+        return [Call("stop"), Call("delegate_to_helper", {"task": "Help."})]
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        self.n_asked += 1
+        async for event in super().stream(request):
+            yield event
+            last = request.context.messages[-1].kind
+            await self._ends.at(f"{request.agent} answers {last}")
+
+
+@pytest.mark.parametrize("error", [JournalError("gone"), RuntimeError("a defect"), None])
+@pytest.mark.parametrize(
+    "place", ["lead answers user", "lead answers tool", "helper answers user", "tool"]
+)
+async def test_each_request_that_was_sent_is_counted_once_however_its_process_ended(
+    error: Exception | None, place: str
+) -> None:
+    """A journal that fails keeps nothing of what came after the last step: as a lost process."""
+    ends, journal = Ends(place, error), MemoryJournal()
+    model = Asked(ends)
+
+    @tool(idempotent=True)
+    async def stop() -> str:
+        """Stop."""
+        await ends.at("tool")
+        return "stopped"
+
+    helper = Agent(model=model, name="helper", instructions="x")
+    lead = Agent(
+        model=model,
+        name="lead",
+        instructions="x",
+        tools=[stop],
+        subagents=[helper],
+        journal=journal,
+    )
+    ends.task = asyncio.create_task(lead.run("Go.", run_id="r"))
+    with contextlib.suppress(asyncio.CancelledError, JournalError, RuntimeError):
+        await ends.task
+    assert ends.task is None
+    if (await journal.load("r"))[0].status != "done":  # a subagent's failure is a result
+        assert (await lead.resume("r")).output == "Done."
+    saved = await journal.load("r")
+    assert sum(len(run.requests) for run in saved) == model.n_asked >= 3

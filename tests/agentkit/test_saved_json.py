@@ -34,6 +34,7 @@ from agentkit.saved_json import part_from_json, part_to_json
 from agentkit.team.delegate import answer_text
 from agentkit.testing import ScriptedModel
 from tests.agentkit import saved_runs as some
+from tests.agentkit.store.made import begun
 
 
 @settings(max_examples=60)
@@ -45,6 +46,16 @@ def test_a_paused_run_comes_back_equal_with_the_bytes_of_its_contexts(paused: Pa
     assert [run.context.dump() for run in again.runs] == [run.context.dump() for run in paused.runs]
     assert again.to_json() == text
     assert again.pending == paused.pending
+
+
+def test_the_format_before_is_read() -> None:
+    """It had none of the fields that have a default, and no run that was cancelled."""
+    paused = PausedRun(runs=(begun("r", status="paused"),))
+    old = json.loads(paused.to_json())
+    assert old.pop("format") == 2
+    for name in ("number", "taken_over_s"):
+        old["paused_run"]["runs"][0].pop(name)
+    assert PausedRun.from_json(json.dumps({"format": 1, **old})) == paused
 
 
 @settings(max_examples=40)
@@ -242,7 +253,7 @@ async def test_the_children_of_a_team_come_back_with_their_answers_and_failures(
         ("", "not the JSON form of a paused_run"),
         ("[]", "it says no format"),
         ('{"kind":"paused_run"}', "it says no format"),
-        ('{"format":2,"kind":"paused_run"}', "is in format 2, and .* reads format 1 only"),
+        ('{"format":3,"kind":"paused_run"}', "is in format 3, and .* reads formats up to 2"),
         ('{"format":1,"kind":"run"}', "of a run, not of a paused_run"),
         ('{"format":1,"kind":"paused_run"}', "not the JSON form"),
         ('{"format":1,"kind":"paused_run","segments":[],"paused_run":{"runs":[]}}', "no runs"),

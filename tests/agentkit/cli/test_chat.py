@@ -40,7 +40,7 @@ def test_an_interrupt_stops_the_answer_and_not_the_conversation(cli: Cli) -> Non
     assert result.exit_code == 0, result.output
     assert result.stderr.count("stopped") == 2
     kept = json.loads(cli("runs", "--session", "s", "--json").stdout)
-    assert [row["status"] for row in kept] == ["failed", "failed"]
+    assert [row["status"] for row in kept] == ["cancelled", "cancelled"]
 
 
 def test_commands_begin_anew_and_say_what_it_has_cost(cli: Cli) -> None:

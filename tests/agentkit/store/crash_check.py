@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agentkit.blocks import ToolMessage
+from agentkit.caching.report import RequestRecord
 from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
+from agentkit.usage import Usage
 from tests.agentkit.store.crash_world import INTERRUPTED, RUN, SCRIPTS
 
 ROOT = Path(__file__).parents[3]
@@ -79,15 +81,19 @@ class Crashes:
         kinds: dict[str, str] = {}
         asked: dict[str, str] = {}
         finished = set[str]()
+        n_asked = Counter[str]()
         for word, place, *rest in map(str.split, log.read_text().splitlines()):
             if word == "asked":
                 assert asked.setdefault(place, rest[0]) == rest[0], "a request has other bytes"
+                n_asked[place.rsplit("-", 2)[0]] += 1
             elif word == "has":
                 finished.add(place)
             else:
                 assert place not in finished, f"{place} was finished, and ran again"
                 calls[word, place] += 1
                 kinds[place] = rest[0]
+        for run in runs:
+            assert n_asked[run.run_id] <= len(run.requests), "a request is not counted"
         cut_off = frozenset(_cut_off(runs))
         self.n_cut_off += len(cut_off)
         for place, kind in kinds.items():
@@ -164,8 +170,13 @@ def _cut_off(runs: tuple[SavedRun, ...]) -> Iterator[str]:
 
 
 def _comparable(runs: tuple[SavedRun, ...]) -> list[SavedRun]:
-    """Runs without their times, and what their contexts consist of."""
+    """Runs without their times, and without requests that a process was killed at."""
     assert sum(run.agent == "lead" for run in runs) == 1
-    assert all(len(run.requests) == len(SCRIPTS[run.agent]) for run in runs)
-    timeless = [replace(run, began_at=0.0, total_s=0.0) for run in runs]
-    return sorted(timeless, key=lambda run: run.run_id)
+    answered = {run.run_id: tuple(filter(_is_answered, run.requests)) for run in runs}
+    assert all(len(answered[run.run_id]) == len(SCRIPTS[run.agent]) for run in runs)
+    same = [replace(run, began_at=0.0, total_s=0.0, requests=answered[run.run_id]) for run in runs]
+    return sorted(same, key=lambda run: run.run_id)
+
+
+def _is_answered(request: RequestRecord) -> bool:
+    return request.usage != Usage()

@@ -43,6 +43,15 @@ async def test_a_run_is_the_same_in_another_database_and_goes_on_there(
         assert (await other.load("r"))[0] == after_turn(runs[0])
 
 
+async def test_what_an_older_version_has_exported_is_read(journal: SqlJournal) -> None:
+    with open_journal("sqlite://") as other:
+        await _save(other, _tree())
+        lines, runs = await other.export(), await other.load("r")
+    assert lines.startswith(b'{"kind":"agentkit runs","format":2}')
+    assert await journal.import_(lines.replace(b'"format":2', b'"format":1', 1)) == 2
+    assert await journal.load("r") == runs
+
+
 async def test_to_import_twice_changes_nothing_and_more_steps_are_added(
     journal: SqlJournal,
 ) -> None:
@@ -124,7 +133,7 @@ def _line(change: Callable[[dict[str, Any]], object], kind: str) -> Callable[[by
     [
         (lambda lines: lines[:-1], "is cut off"),
         (lambda lines: b"", "no export|cut off|no JSON"),
-        (_swap(b'"format":1', b'"format":2'), "no export that this version reads"),
+        (_swap(b'"format":2', b'"format":3'), "no export that this version reads"),
         (_swap(b'"kind":"segment"', b'"kind":"poem"'), "no known kind"),
         (lambda lines: lines.replace(b"}\n", b"\n"), "no JSON Lines|no export"),
         (_line(lambda v: v.update(data="QUJD"), "segment"), "damaged segment: the bytes"),

@@ -51,7 +51,7 @@ async def test_a_result_that_is_kept_while_the_run_is_cancelled_is_not_lost(
     with pytest.raises(asyncio.CancelledError):
         await slow.cancel
     (kept,) = await journal.load("r")
-    assert kept.status == "failed"
+    assert kept.status == "cancelled"
     assert kept.open_turn is not None
     assert [each.content for each in kept.open_turn.results.values()] == ["Charged."]
     result = await agent.resume("r")

@@ -352,6 +352,43 @@ async def test_limits_of_the_other_hold_also_after_a_crash() -> None:
             assert n_before + len(after.calls) == n_paid
 
 
+class Clerk(Agent):
+    """You count money."""
+
+    @tool(idempotent=True)
+    def count(self) -> str:
+        """Count."""
+        return "12 euros"
+
+
+async def test_what_subagents_of_the_other_use_counts_in_its_limits_also_after_a_crash() -> None:
+    def script(request: ModelRequest) -> Step:
+        if request.agent == "clerk":
+            has_counted = any(m.kind == "tool" for m in request.context.messages)
+            return "12 euros." if has_counted else Call("count")
+        n_turns = sum(m.kind == "assistant" for m in request.context.messages)
+        to_refunds = request.agent == "triage" and n_turns > 0
+        return TO_REFUNDS if to_refunds else Call("delegate_to_clerk", {"task": "Count."})
+
+    def agent(limits: Limits, model: ScriptedModel, journal: Diary | None = None) -> Triage:
+        desk = [Refunds(limits=limits, subagents=[Clerk])]
+        return Triage(model=model, handoffs=desk, subagents=[Clerk], journal=journal)
+
+    for limits in (Limits(turns=7), Limits(tool_calls=5)):
+        diary, model = Diary(), ScriptedModel(script)
+        with pytest.raises(LimitReached):
+            await agent(limits, model, diary).run("x", run_id="r")
+        # Where a clerk has failed, the limit was reached.
+        states = [state for state in diary.states if state[-1].status != "failed"]
+        assert len(states) > 20
+        for state in states:
+            after = ScriptedModel(script)
+            with pytest.raises(LimitReached):
+                await agent(limits, after).resume(PausedRun(runs=state))
+            n_before = sum(len(run.requests) for run in state)
+            assert n_before + len(after.calls) == len(model.calls)
+
+
 class Watch(Log):
     """Sees the whole team."""
 
