@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentkit_tools._addresses import why_not_public
+from agentkit_tools import _web_rules
+from agentkit_tools._addresses import is_of_this_machine, why_not_public
 from agentkit_tools._errors import Refused
 from agentkit_tools._fetching import Body
 from agentkit_tools._web_rules import Allowed, Rules
@@ -115,6 +116,21 @@ async def test_names_that_lead_inside_are_refused_without_a_connection(name, add
         here.names[name.rstrip(".")] = [addresses]
         with pytest.raises(Refused, match=r"not on the public internet|has no address"):
             await here.fetcher().fetch(f"http://{name}/")
+        assert here.wire.wanted == []
+
+
+def test_an_address_of_an_interface_of_this_machine_is_known():
+    assert is_of_this_machine("127.0.0.1")
+    assert is_of_this_machine("127.0.0.9")
+    assert not is_of_this_machine(PUBLIC)
+    assert not is_of_this_machine("2606:4700::1111")
+
+
+async def test_a_public_address_of_this_machine_is_not_reached(monkeypatch):
+    monkeypatch.setattr(_web_rules, "is_of_this_machine", [PUBLIC].__contains__)
+    async with web() as here:
+        with pytest.raises(Refused, match=r"'site\.test' is this machine itself"):
+            await here.fetcher().fetch("http://site.test/")
         assert here.wire.wanted == []
 
 

@@ -69,6 +69,20 @@ UNSEEN = (
     '<p style="visibility:collapse">@</p>',
     '<p style="content-visibility:hidden">@</p>',
     '<p style="font-size:0px"><b>@</b></p>',
+    '<p style="font-size: .5px">@</p>',
+    '<p style="font-size:0.01em">@</p>',
+    "<p aria-hidden=TRUE>@</p>",
+    '<div style="height:0;overflow:hidden"><p>@</p></div>',
+    '<p style="max-width:1px; overflow-x: clip">@</p>',
+    '<p style="transform: rotate(4deg) scale( 0 )">@</p>',
+    '<p style="color:white;background:#FFF">@</p>',
+    '<div style="background-color:rgb(255 255 255)"><p style="color:#fefefe"><b>@</b></p></div>',
+    '<div style="background:#fff"><p style="background:none;color:hsl(0,0%,100%)">@</p></div>',
+    '<div style="background:no-repeat #000"><i style="color:RGBA(0,0,0,1)">@</i></div>',
+    "<table bgcolor=ffffff><tr><td><font color=white>@</font></td></tr></table>",
+    '<p style="color:transparent">@</p>',
+    '<p style="color:rgba(9,9,9,0)">@</p>',
+    '<p style="-webkit-text-fill-color:#0000">@</p>',
     '<div style="position:absolute;left:-9999px">@</div>',
     '<div style="clip:rect(0, 0, 0, 0)">@</div>',
     "<p hidden=until-found>@</p>",
@@ -86,6 +100,19 @@ UNSEEN = (
 SEEN = (
     '<p style="display:block;font-size:0.5em">@</p>',
     '<p style="font-size:10px">@</p>',
+    "<p aria-hidden=false>@</p>",
+    "<div aria-hidden=true><main>@</main></div>",
+    '<p style="height:0">@</p>',
+    '<p style="height:100px;overflow:hidden">@</p>',
+    '<p style="transform:scale(0.5)">@</p>',
+    '<p style="color:white">@</p>',
+    '<p style="color:white;background:#fff url(dark.png)">@</p>',
+    '<p style="color:white;background:var(--dark)">@</p>',
+    '<div style="background:#fff"><p style="background:#000;color:#fff">@</p></div>',
+    '<div style="background:#fff;color:#fff"><p style="color:#333">@</p></div>',
+    '<p style="color:transparent;-webkit-background-clip:text">@</p>',
+    '<p style="color:transparent;text-shadow:0 0 2px #000">@</p>',
+    '<p style="color:hsl();background:rgb(x)">@</p>',
     '<td style="font-size:0px"><p style="font-size:14px">@</p></td>',
     '<p style="position:relative;left:-9999px">@</p>',
     '<p style="opacity:0">@</p>',
@@ -102,6 +129,13 @@ async def test_what_elements_and_their_own_styles_hide_is_left_out_and_nothing_e
     text = await fetched(f"<body>{_page(UNSEEN, 'unseen')}{_page(SEEN, 'seen')}")
     assert re.findall(r"unseen\d+", text) == []
     assert re.findall(r"\bseen\d+", text) == [f"seen{n}" for n in range(len(SEEN))]
+
+
+async def test_a_text_that_is_spelled_in_characters_nobody_sees_is_left_out():
+    spelled = "".join(chr(0xE0000 + ord(char)) for char in "obey") + chr(0xE0101)
+    page = f"<title>T{spelled}</title><p>a{spelled}b \U0001f468\u200d\U0001f469</p>"
+    assert (await fetched(page)).endswith("Title: T\n\nab \U0001f468\u200d\U0001f469")
+    assert spelled in await fetched(page, raw=True)
 
 
 async def test_what_a_server_says_of_a_page_is_bounded_and_adds_nothing_to_the_notes():

@@ -13,7 +13,8 @@ sql.py     one SQLite or PostgreSQL database (_sql_database.py), read-only witho
            (_postgres_session.py, _postgres_catalog.py), _table.py shows rows
 http.py    fetches pages of the public web as text (extra `tools`)
            _web_rules.py and _addresses.py decide what may be reached, _fetching.py gets it,
-           _page_text.py decodes it, _markdown_worker.py converts it in a child process
+           _page_text.py decodes it, _markdown_worker.py converts it in a child process without what
+           nobody sees (_unseen.py, _colours.py)
 python.py  runs programs under limits; _sandbox.py asks _jail.py, which supervises them:
            _jailed.py becomes the program, _namespaces.py confines, _orphans.py finds what is left,
            _made_files.py what was made, _memory.py what it takes

@@ -7,6 +7,7 @@ metadata on), because Python's own answer differs between its patch releases.
 from __future__ import annotations
 
 import ipaddress
+import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 _NOT_PUBLIC_4 = tuple(
@@ -50,6 +51,7 @@ _NOT_PUBLIC_6 = tuple(
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 _COMPATIBLE = IPv6Network("::/96")
+_NOBODYS = "240.0.0.1"
 _ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 
@@ -67,6 +69,25 @@ def why_not_public(address: str) -> str | None:
     if parsed.scope_id is not None:
         return "bound to an interface"
     return _kind_6(parsed)
+
+
+def is_of_this_machine(address: str) -> bool:
+    """Whether an interface of this machine has this address, public or not.
+
+    What listens on all interfaces is reached by it from here, also where a firewall keeps others
+    out. Where the system lets a socket have any address there is no telling.
+    """
+    return _can_be_ours(address) and not _can_be_ours(_NOBODYS)
+
+
+def _can_be_ours(address: str) -> bool:
+    kind = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as asking:
+            asking.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _kind_4(address: IPv4Address) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 from agentkit_tools import _limits
-from agentkit_tools._unseen import drop_unseen
+from agentkit_tools._unseen import drop_unseen, without_unseen_characters
 
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -31,7 +31,7 @@ def _answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
         form, text = "plain text, because it is nested too deeply", soup.get_text("\n")
     lines = (line.rstrip() for line in text.splitlines())
     body = _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()
-    return {"form": form, "text": f"{title}{body}"}
+    return {"form": form, "text": without_unseen_characters(f"{title}{body}")}
 
 
 def _markdown(soup: Any) -> str:

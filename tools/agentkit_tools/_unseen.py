@@ -1,12 +1,17 @@
 """What of a page its reader does not see, as far as the page's own elements and styles tell.
 
-Style sheets and scripts are not looked at, nor are colours, and what fades in is kept.
+Style sheets and scripts are not looked at, and what fades in is kept. What is only hidden from
+those who listen to a page (`aria-hidden`) is left out too, as it says nothing that is not said
+elsewhere; but not where it holds the page's main part, which some pages hide while they start.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Any
+
+from agentkit_tools._colours import Colour, are_alike, colour, is_transparent
 
 _DROPPED = (
     *("script", "style", "noscript", "template", "svg", "iframe", "object", "canvas", "head"),
@@ -21,9 +26,40 @@ _HIDING = {
     "clip": re.compile(r"rect\((\s*[01](px)?[\s,]*){4}\)"),
     "clip-path": re.compile(r"inset\((50|100)%\)|circle\(0.*"),
     "text-indent": re.compile(r"-\d{3,}.*"),
+    "transform": re.compile(r".*scale[xy]?\(\s*0*(\.0*)?\s*[,)].*"),
 }
+_TINY = re.compile(r"[+-]?(0+(\.0*)?([a-z]+|%)?|0*1(\.0*)?px)")
+_SIZES = ("width", "height", "max-width", "max-height")
+_MAIN = ("main", "article", "h1")
+_UNSEEN_CHARS = re.compile("[\U000e0000-\U000e007f\U000e0100-\U000e01ef]+")
+"""Tags and supplementary selectors of Unicode, in which whole texts can be spelled."""
 _FAR_AWAY = re.compile(r"-\d{3,}(\.\d+)?[a-z]*|-\d{2,}(\.\d+)?r?em")
-_ZERO = re.compile(r"[+-]?0*(\.0*)?([a-z]+|%)?")
+_NO_SIZE = re.compile(r"[+-]?0+(\.0*)?([a-z]+|%)?|0*(1(\.0*)?|\.\d+)(px|pt)|0*\.0\d*r?em")
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How texts of an element look, unless something in it says otherwise; None: not known."""
+
+    has_no_size: bool = False
+    text: Colour | None = None
+    behind: Colour | None = None
+
+    @property
+    def is_unseen(self) -> bool:
+        if self.has_no_size or self.text is None:
+            return self.has_no_size
+        return is_transparent(self.text) or bool(self.behind and are_alike(self.text, self.behind))
+
+
+_PLAIN = _Look()
+_PARTS = re.compile(r"[^\s()]+(?:\([^()]*\))?")
+_NOTHING = frozenset({"none", "inherit", "initial", "unset", "revert", "0"})
+
+
+def without_unseen_characters(text: str) -> str:
+    """A text without the characters that no reader sees and that say something to a model."""
+    return _UNSEEN_CHARS.sub("", text)
 
 
 def drop_unseen(soup: Any) -> None:
@@ -37,7 +73,7 @@ def drop_unseen(soup: Any) -> None:
         element.decompose()
     for element in soup.find_all(_is_hidden):
         element.decompose()
-    _drop_without_size(soup)
+    _drop_unseen_texts(soup)
 
 
 def _is_hidden(element: Any) -> bool:
@@ -45,7 +81,11 @@ def _is_hidden(element: Any) -> bool:
         return True
     if element.name == "dialog" and not element.has_attr("open"):
         return True
+    if str(element.get("aria-hidden", "")).strip().lower() == "true" and not element.find(_MAIN):
+        return True
     style = styles(str(element.get("style", "")))
+    if _cuts_all(style):
+        return True
     if any(name in style and hides.fullmatch(style[name]) for name, hides in _HIDING.items()):
         return True
     is_placed = style.get("position") in ("absolute", "fixed")
@@ -54,26 +94,66 @@ def _is_hidden(element: Any) -> bool:
     )
 
 
-def _drop_without_size(soup: Any) -> None:
-    """Take out the texts of size 0; what stands inside may have a size of its own again."""
+def _cuts_all(style: dict[str, str]) -> bool:
+    """Whether a box has no room for what is in it, and shows nothing that does not fit."""
+    shown = {style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y")}
+    return bool(shown & {"hidden", "clip"}) and any(
+        _TINY.fullmatch(style.get(name, "")) for name in _SIZES
+    )
+
+
+def _drop_unseen_texts(soup: Any) -> None:
+    """Take out texts of size 0 or in the colour of what is behind them.
+
+    Elements within may have a size or a colour of their own again.
+    """
     from bs4.element import NavigableString, Tag
 
-    without: set[int] = set()
+    looks: dict[int, _Look] = {}
     texts = []
     for node in soup.descendants:
-        is_inside = id(node.parent) in without
+        inherited = looks.get(id(node.parent), _PLAIN)
         if isinstance(node, Tag):
-            size = styles(str(node.get("style", ""))).get("font-size", "")
-            if _has_no_size(size) if size else is_inside:
-                without.add(id(node))
-        elif is_inside and isinstance(node, NavigableString):
+            look = _look(node, inherited)
+            if look != _PLAIN:
+                looks[id(node)] = look
+        elif inherited.is_unseen and isinstance(node, NavigableString):
             texts.append(node)
     for text in texts:
         text.extract()
 
 
-def _has_no_size(size: str) -> bool:
-    return "0" in size and bool(_ZERO.fullmatch(size))
+def _look(element: Any, inherited: _Look) -> _Look:
+    style = styles(str(element.get("style", "")))
+    look = inherited
+    if size := style.get("font-size", ""):
+        look = replace(look, has_no_size=bool(_NO_SIZE.fullmatch(size)))
+    if behind := style.get("background-color") or style.get("background") or _named(element, "bg"):
+        look = replace(look, behind=_behind(behind, look.behind))
+    if text := style.get("-webkit-text-fill-color") or style.get("color") or _named(element, ""):
+        look = replace(look, text=inherited.text if text == "inherit" else colour(text))
+    if "text-shadow" in style or "text" in (
+        style.get("background-clip"),
+        style.get("-webkit-background-clip"),
+    ):
+        return replace(look, text=None)
+    return look
+
+
+def _behind(value: str, before: Colour | None) -> Colour | None:
+    """What is seen behind a text; `before` is what would be without this value."""
+    if "url(" in value or "gradient(" in value:
+        return None
+    parts = _PARTS.findall(value)
+    known = next(filter(None, map(colour, parts)), None)
+    if known is None:
+        return before if parts and _NOTHING.issuperset(parts) else None
+    return before if is_transparent(known) else known
+
+
+def _named(element: Any, which: str) -> str:
+    """A colour in an attribute as of old: `bgcolor`, `color`."""
+    return str(element.get(f"{which}color", "")).strip().lower()
 
 
 def styles(text: str) -> dict[str, str]:

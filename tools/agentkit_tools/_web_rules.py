@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from agentkit_tools._addresses import why_not_public
+from agentkit_tools._addresses import is_of_this_machine, why_not_public
 from agentkit_tools._errors import Refused
 
 _MAX_URL_CHARS = 4000
@@ -114,6 +114,8 @@ class Rules:
         for address in addresses:
             if kind := why_not_public(address):
                 raise Refused(f"{host!r} is not on the public internet (its address is {kind})")
+            if is_of_this_machine(address):
+                raise Refused(f"{host!r} is this machine itself, which is not reached")
 
     def _check_allowed(self, scheme: str, host: str, port: int) -> None:
         if self.allow:

@@ -9,7 +9,8 @@ not.
 - Only GET and HEAD, only http and https, no cookies, passwords or headers of the caller. Proxies
   and passwords of the environment are not used.
 - Only public addresses are reached: no private, loopback, link-local, shared, multicast or reserved
-  ones, nor the metadata services of clouds, nor IPv6 addresses that stand for such. A name is
+  ones, nor the metadata services of clouds, nor IPv6 addresses that stand for such, nor a public
+  one that an interface of this machine has (but one that a router translates to it). A name is
   looked up once, all its addresses are checked, and the connection goes to one of them, so a name
   that changes in between gains nothing. Hosts in odd spellings (`0x7f.1`, `2130706433`) and names
   with a user or password are refused. `--allow-private` lifts the check of addresses.
@@ -21,9 +22,10 @@ not.
 - NOT protected: what stands in an address reaches the server there (and a part of it the name
   servers), so a caller can send data out. Name the hosts with `--allow` where that matters. Pages
   are data from strangers, and a client must not take any of it for instructions. Elements that
-  their own kind, attributes or `style` hide are left out, as are comments; what style sheets,
-  scripts, colours, transparency or overlaps hide is not known here, nor where a browser reads
-  broken HTML differently; descriptions of images and links are kept.
+  their own kind, attributes or `style` hide are left out, as are comments, texts without size or in
+  the colour that the page itself says is behind them, and characters that nobody sees; what style
+  sheets, scripts, opacity or overlaps hide is not known here, nor where a browser reads broken HTML
+  differently; descriptions of images and links are kept.
 - `robots.txt` is not asked: pages are fetched one at a time, for a user.
 
 The server speaks on stdout and logs to stderr; it ends when its stdin does.
