@@ -367,7 +367,7 @@ def _device(name: str | None) -> torch.device:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
     except RuntimeError as error:
         raise ValueError(
-            f"device must be one that torch knows, such as 'cpu', got {name!r}"
+            f"device must be one that torch knows, such as 'cpu' or 'cuda', got {name!r}"
         ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but torch finds no CUDA here; use 'cpu'")

@@ -18,8 +18,10 @@ from agentkit_runtime.cli.plan import kv_plan
 from agentkit_runtime.cli.pull import pull
 from agentkit_runtime.cli.serve import serve
 from agentkit_runtime.cli.top import top
+from agentkit_runtime.cli.wording import Commands
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -11,6 +11,7 @@ import typer
 from agentkit_runtime.cli.failures import failures_as_exit_codes
 from agentkit_runtime.cli.keys import Store
 from agentkit_runtime.cli.serve_options import parsed
+from agentkit_runtime.cli.wording import told
 
 PriorityName = Literal["batch", "normal", "interactive"]
 
@@ -101,7 +102,8 @@ def _changed_terms(
             raise NoSuchTenant(f"{error}. Say --new for one that has no key yet") from None
         except ValidationError as error:
             first = error.errors()[0]
-            raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
+            option = str(first["loc"][0]).replace("_", "-")
+            raise typer.BadParameter(f"--{option}: {told(dict(first))}") from None
         except ValueError as error:
             raise typer.BadParameter(str(error)) from error
         spent = opened.spent(time.strftime("%Y-%m", time.gmtime())).get(tenant, 0)

@@ -18,6 +18,9 @@ from agentkit_runtime.kv.format import KvFormat
 
 _KV_NAMES = ", ".join(KvFormat)
 
+_LEAST_MEMORY = 1_000_000
+"""Bytes; who names fewer has left out the unit."""
+
 
 def kv_plan(
     model: Annotated[
@@ -56,7 +59,7 @@ def kv_plan(
         plan = plan_kv(
             config,
             model=label,
-            memory_bytes=parse_bytes(memory),
+            memory_bytes=_memory(memory),
             kv_format=KvFormat.parse(kv_dtype),
             weights=weights,
             context=n_context,
@@ -67,6 +70,16 @@ def kv_plan(
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(2) from error
     typer.echo(json.dumps(asdict(plan)) if as_json else "\n".join(_lines(plan)))
+
+
+def _memory(text: str) -> int:
+    n_bytes = parse_bytes(text)
+    if n_bytes < _LEAST_MEMORY:
+        raise ValueError(
+            f"--memory {text} is {n_bytes} bytes, and no model fits into so little; "
+            "give it with a unit, such as 80GB"
+        )
+    return n_bytes
 
 
 def _lines(plan: KvPlan) -> Iterator[str]:

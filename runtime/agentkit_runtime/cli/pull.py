@@ -47,7 +47,11 @@ def pull(
     if sum((verify, list_all, remove)) > 1:
         raise typer.BadParameter("--verify, --list and --remove are three different things")
     if (model is None) != list_all:
-        raise typer.BadParameter("--list takes no MODEL; all else needs one")
+        raise typer.BadParameter(
+            "name a MODEL, such as smollm2, or say --list to see what there is"
+            if model is None
+            else f"--list takes no MODEL, got {model!r}: it lists all that were pulled"
+        )
     with failures_as_exit_codes():
         if model is None:
             _list(as_json)
@@ -61,9 +65,13 @@ def pull(
 
 def _pull(model: str, quiet: bool, as_json: bool) -> None:
     from agentkit_runtime.loading import locate
+    from agentkit_runtime.loading.gguf_file import require_gguf
     from agentkit_runtime.loading.inventory import keep
 
     files = locate(model, progress=not quiet)
+    for path in files.weights:
+        if path.suffix == ".gguf":
+            require_gguf(path)
     manifest = keep(model, files)
     if as_json:
         typer.echo(_json(manifest))

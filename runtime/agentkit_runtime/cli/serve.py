@@ -61,6 +61,8 @@ def serve(
 
     Without --keys it is for this machine alone: everybody here may use it, nobody else can.
     """
+    if disk_cache_size is not None and disk_cache is None:
+        raise typer.BadParameter("--disk-cache-size does nothing without --disk-cache: give both")
     with failures_as_exit_codes():
         from agentkit_runtime.governing.gate import GateLimits
         from agentkit_runtime.governing.pressure import PressureLimits

@@ -44,6 +44,20 @@ def parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]
     return check
 
 
+def _named(names: list[str] | None) -> list[str] | None:
+    for name in names or ():
+        if not name.strip():
+            raise typer.BadParameter(f"a name that requests can use, got {name!r}")
+    return names
+
+
+def _size_of_body(text: str) -> None:
+    if parse_bytes(text) < 1:
+        raise ValueError(
+            f"a body has at least one byte, got {text!r}: with 0 nothing could be asked"
+        )
+
+
 def _of(group: str) -> Callable[..., Any]:
     def option(help: str, *flags: str, **more: Any) -> Any:
         return typer.Option(*flags, help=help, rich_help_panel=group, **more)
@@ -59,6 +73,7 @@ ModelName = Annotated[
     list[str] | None,
     typer.Option(
         help="A further name that requests may use; the first is the one in answers.",
+        callback=_named,
         show_default="none",
     ),
 ]
@@ -167,7 +182,7 @@ NamespaceKey = Annotated[
 # -- how much is let in ------------------------------------------------------------------------
 
 MaxBody = Annotated[
-    str, _limit("Largest body of a request; others get 413.", callback=parsed(parse_bytes))
+    str, _limit("Largest body of a request; others get 413.", callback=parsed(_size_of_body))
 ]
 MaxRequests = Annotated[int, _limit("Requests answered at a time; others get 429.", min=1)]
 MaxWaiting = Annotated[int, _limit("Requests that may wait for the model; others get 429.", min=1)]

@@ -171,13 +171,19 @@ class _RawInfo:
     offset: int
 
 
-def _open_map(path: Path) -> mmap.mmap:
+def require_gguf(path: Path) -> None:
+    """Raise UnsupportedModel for a file that does not begin as GGUF files do."""
     with path.open("rb") as file:
         magic = file.read(4)
-        if magic != b"GGUF":
-            raise UnsupportedModel(
-                f"{str(path)!r} is not a GGUF file (it starts with {magic!r}, not b'GGUF')"
-            )
+    if magic != b"GGUF":
+        raise UnsupportedModel(
+            f"{str(path)!r} is not a GGUF file (it starts with {magic!r}, not b'GGUF')"
+        )
+
+
+def _open_map(path: Path) -> mmap.mmap:
+    require_gguf(path)
+    with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 

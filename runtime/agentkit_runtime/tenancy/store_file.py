@@ -161,9 +161,11 @@ class StoreFile:
         try:
             yield
         except sqlite3.Error as error:
-            busy = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-            raise (KeyStoreBusy if busy else KeyStoreFault)(
-                f"the key store {self.path} cannot be used: {error}"
+            code = getattr(error, "sqlite_errorcode", None)
+            is_none = code == sqlite3.SQLITE_NOTADB
+            hint = "; name one that `agentkit-runtime keys add` made" if is_none else ""
+            raise (KeyStoreBusy if code == sqlite3.SQLITE_BUSY else KeyStoreFault)(
+                f"the key store {self.path} cannot be used: {error}{hint}"
             ) from error
 
 

@@ -200,7 +200,7 @@ def run(home: Path, *arguments: str) -> tuple[int, str, str]:
 
 def test_the_command_pulls_lists_verifies_and_forgets(tmp_path: Path) -> None:
     path, home = tmp_path / "m.gguf", tmp_path / "home"
-    gguf(path)
+    gguf(path, b"GGUF...")
 
     code, shown, _ = run(home, str(path), "--json")
     document: dict[str, Any] = json.loads(shown)

@@ -73,7 +73,7 @@ def test_a_key_can_have_both_roles(path: Path) -> None:
         (("add", "--role", "root"), "root"),
         (("add", "--tenant", "ann", "--expires", "soon"), "a duration is"),
         (("limits", "ann", "--max-tokens", "many"), "a limit is a whole number"),
-        (("limits", "ann", "--new", "--max-tokens", "0"), "max_tokens"),
+        (("limits", "ann", "--new", "--max-tokens", "0"), "--max-tokens"),
         (("limits", "ann", "--new", "--weight", "0"), "weight"),
         (("limits", "a b"), "a tenant's name"),
     ],
