@@ -62,8 +62,11 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
         if connection.offered.is_known and (changes := _changes(run, connection, shown)):
             specs = _to_show(run, connection, changes, len(added))
             added += specs
+            if not specs and _is_told(run, connection):
+                continue
             price = price or _price(run)
             events.append(_changed(run, connection, changes, price, turn, is_shown=bool(specs)))
+    run.lists_told = {**run.lists_told, **{each.server.alias: each.offered.digest for each in news}}
     if added:
         run.say(ToolsMessage(tuple(spec.bytes.decode() for spec in _sorted(added))))
     for event in events:
@@ -113,6 +116,11 @@ def _is_news(run: RunState, connection: McpConnection) -> bool:
 def _state(connection: McpConnection) -> tuple[int, bool]:
     """What a conversation is told of: how often the list has changed, and whether it failed."""
     return connection.offered.revision, connection.error is not None
+
+
+def _is_told(run: RunState, connection: McpConnection) -> bool:
+    """Whether the conversation was told of this very list, in a run before say."""
+    return run.lists_told.get(connection.server.alias) == connection.offered.digest
 
 
 def _may_append(context: Context) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -295,6 +296,37 @@ async def test_a_pinned_server_is_reported_and_moves_nothing_at_all(tool_file):
     assert (event.added, event.removed, event.is_shown) == (("s__new",), ("s__crash",), False)
     assert added(result.context) == []
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_each_conversation_is_told_once_of_each_list(tool_file, is_open):
+    agent, _ = changing(tool_file, *["said"] * 8, on_change="pin")
+
+    async def told(**options):
+        result, events = await events_of(agent, "x", **options)
+        return result.context, [event.added for event in events]
+
+    async with agent if is_open else contextlib.nullcontext():
+        first, events = await told()
+        assert events == []
+        if is_open:
+            connection = agent.mcp_connection("s")
+            tool_file.set("announce", "crash", "echo", "one")
+            await connection.call("announce", {"text": "x"})
+        tool_file.set("announce", "crash", "echo", "one")
+        second, events = await told(context=first)
+        assert events == [("s__one",)]
+        third, events = await told(context=second)
+        assert events == []
+        if is_open:
+            # As it was before it was told.
+            assert (await told(context=first))[1] == [("s__one",)]
+            tool_file.set("announce", "crash", "echo", "one", "two")
+            await connection.call("announce", {"text": "x"})
+        tool_file.set("announce", "crash", "echo", "one", "two")
+        fourth, events = await told(context=third)
+        assert events == [("s__one", "s__two")]
+        assert (await told(context=fourth))[1] == []
 
 
 async def test_a_conversation_of_before_goes_on_with_the_tools_that_it_was_shown(tool_file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from agentkit.toolset.mcp.lists.changes import compare
@@ -29,6 +30,7 @@ class OfferedTools:
         self._tools: Mapping[str, ListedTool] = {}
         self._specs: Mapping[str, ToolSpec] = {}
         self._first: Mapping[str, ToolSpec] = {}
+        self._digest = ""
 
     def take(self, listing: Listing) -> None:
         """Take the list as the server's latest. Where nothing in it is new, nothing happens."""
@@ -46,6 +48,7 @@ class OfferedTools:
             self._first = specs
         kept = {name: self._specs[name] for name in changes.reordered}
         self._specs = {**specs, **kept}
+        self._digest = _digest(self._specs)
         self.revision += 1
 
     def get(self, name: str) -> ListedTool | None:
@@ -79,6 +82,11 @@ class OfferedTools:
         return self._specs
 
     @property
+    def digest(self) -> str:
+        """Names what it offers now, in every process; empty while that is not known."""
+        return self._digest
+
+    @property
     def first_specs(self) -> Mapping[str, ToolSpec]:
         """What it offered at first."""
         return self._first
@@ -87,3 +95,10 @@ class OfferedTools:
     def warnings(self) -> tuple[str, ...]:
         """What was odd about the latest list, and how lists have changed."""
         return (*self._warnings, *self.notes)
+
+
+def _digest(specs: Mapping[str, ToolSpec]) -> str:
+    found = hashlib.sha256()
+    for name in sorted(specs):
+        found.update(hashlib.sha256(specs[name].bytes).digest())
+    return found.hexdigest()
