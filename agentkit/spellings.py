@@ -10,6 +10,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.~-]")
 """What nobody escapes."""
 _ESCAPES = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _SPACE = " "
+_BACKSLASHES = r"(?:\\(?:u005[cC])?|%5[cC])+"
+"""A run of them, however each is spelled."""
+_NOT_WITHIN = r"(?<!\\)(?<!%5[cC])(?<!\\u005[cC])"
+"""Behind no other one."""
 
 
 def spellings(secret: str) -> tuple[re.Pattern[str], ...]:
@@ -37,30 +41,42 @@ def _inside(encode: Callable[[bytes], bytes], data: bytes) -> Iterator[str]:
 
 def _expression(text: str) -> str:
     # Neighbours would be tried in all their combinations, so a run of backslashes is one.
-    return "".join(map(_any_spelling, re.sub(r"\\+", r"\\", text)))
+    chars = re.sub(r"\\+", r"\\", text)
+    return "".join(map(_any_spelling, chars, ("", *chars)))
 
 
-def _any_spelling(char: str) -> str:
+def _any_spelling(char: str, before: str) -> str:
     if _PLAIN.fullmatch(char):
         return re.escape(char)
+    if char == "\\":
+        return _BACKSLASHES if before else rf"{_NOT_WITHIN}{_BACKSLASHES}"
     utf8 = char.encode("utf-8", "surrogateescape")
     utf16 = char.encode("utf-16-be", "surrogatepass").hex()
     found = [
-        _literally(char),
+        *_literally(char, before),
         "".join(f"%{_any_case(f'{byte:02x}')}" for byte in utf8),
-        "".join(rf"\\+u{_any_case(utf16[at : at + 4])}" for at in range(0, len(utf16), 4)),
+        _escaping("+", before)
+        + r"\\+".join(f"u{_any_case(utf16[at : at + 4])}" for at in range(0, len(utf16), 4)),
     ]
     if char == _SPACE:
         found.append(r"\+")
     return f"(?:{'|'.join(found)})"
 
 
-def _literally(char: str) -> str:
+def _literally(char: str, before: str) -> Iterator[str]:
+    if char in "\"'/":
+        yield _escaping("*", before) + re.escape(char)
+        return
+    yield re.escape(char)
     if char in _ESCAPES:
-        return rf"{re.escape(char)}|\\+{_ESCAPES[char]}"
-    if char == "\\":
-        return r"\\+"
-    return rf"\\*{re.escape(char)}" if char in "\"'/" else re.escape(char)
+        yield _escaping("+", before) + _ESCAPES[char]
+
+
+def _escaping(how_many: str, before: str) -> str:
+    """The backslashes before something, once: they are not looked at again from each of them."""
+    if before == "\\":
+        return ""  # they belong to it
+    return rf"\\{how_many}" if before else rf"(?<!\\)\\{how_many}"
 
 
 def _any_case(digits: str) -> str:

@@ -6,13 +6,14 @@ import base64
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agentkit.toolset.caller import Caller
@@ -157,12 +158,25 @@ SPELLED: list[Callable[[str], str]] = [
     spelled=st.sampled_from(SPELLED),
     before=st.text("xyz ", max_size=9),
 )
+@example("33=\\\\B", SPELLED[2], "")  # two backslashes, each escaped for a URL
+@example('/\\"\\\n33', SPELLED[1], "\\")
 @settings(max_examples=60)
 def test_a_secret_is_found_however_it_is_spelled(
     secret: str, spelled: Callable[[str], str], before: str
 ) -> None:
     secrets = ServerSecrets(McpServer(alias="s", command=["x"], env={"KEY": secret}))
     assert spelled(secret) not in secrets.hidden(f"{before}{spelled(secret)} end")
+
+
+@pytest.mark.parametrize("secret", ["/home/user", "\nsecret", "\\secret", '\\"\\"secret'])
+@pytest.mark.parametrize("text", ["\\", '\\"', "\\/", "%5c", "\\u005c"])
+def test_a_server_that_repeats_escapes_does_not_hold_up_the_event_loop(
+    secret: str, text: str
+) -> None:
+    secrets = ServerSecrets(McpServer(alias="s", command=["x"], env={"KEY": secret}))
+    began_s = time.process_time()
+    secrets.hidden(text * (65_536 // len(text)))
+    assert time.process_time() - began_s < 1
 
 
 def test_no_part_of_a_secret_is_left_where_a_text_is_cut() -> None:
