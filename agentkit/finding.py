@@ -1,7 +1,7 @@
-"""Tools that a model is not shown before it has found them: those of servers with `defer_loading`.
+"""Tools that a model is not shown before it has found them: those with `defer_loading`.
 
 Hundreds of definitions would lead every prompt, and most of them are never used. So the front of an
-agent with such servers has `find_tools` in their place, which never changes. What it finds is shown
+agent with such tools has `find_tools` in their place, which never changes. What it finds is shown
 
 - to a model that takes tools behind what was sent, as definitions there (`ToolsMessage`): it calls
   them as any others. What a conversation gets follows from the answer of `find_tools`, so a run
@@ -27,8 +27,6 @@ from agentkit.models.base import takes_tools
 from agentkit.ranking import best_tools
 from agentkit.toolset import (
     Failed,
-    McpServer,
-    McpTool,
     Retry,
     Tool,
     ToolContext,
@@ -58,10 +56,8 @@ _SCHEMA_CHARS = 8_000
 _ENTRY = re.compile(r"^\d+\. ([a-zA-Z0-9_-]{1,64})(?=:|$)", re.MULTILINE)
 
 
-def tools_to_find(servers: Iterable[McpServer], model: Model) -> tuple[Tool, ...]:
+def tools_to_find(model: Model) -> tuple[Tool, ...]:
     """Return what an agent with this model has in front, in place of tools that it may find."""
-    if not any(server.defer_loading for server in servers):
-        return ()
     return (_finder(),) if takes_tools(model) else (_finder(), _caller())
 
 
@@ -79,7 +75,7 @@ def is_known(run: RunState, name: str) -> bool:
     return name in run.toolset or hidden_tool(run, name) is not None
 
 
-def hidden_tool(run: RunState, name: str) -> McpTool | None:
+def hidden_tool(run: RunState, name: str) -> Tool | None:
     """Return a tool that the agent could find, by its name."""
     return next((each for each in _hidden(run) if each.spec.name == name), None)
 
@@ -187,12 +183,10 @@ def _caller() -> Tool:
     return tool(name=CALL_FOUND_TOOL)(_call_found_tool)
 
 
-def _hidden(run: RunState) -> Iterator[McpTool]:
-    member = run.member
-    if member.served is not None:
-        for connection in member.served.of(member.aliases):
-            if connection.server.defer_loading:
-                yield from connection.tools
+def _hidden(run: RunState) -> Iterator[Tool]:
+    yield from run.member.deferred.values()
+    if run.member.served is not None:
+        yield from run.member.served.deferred(run.member.aliases)
 
 
 def _names_in_last_answers(context: Context) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agentkit.toolset import McpTool, Toolset, ToolSpec
 from agentkit.toolset.gone import GoneTool
 from agentkit.toolset.later import later_specs
+from agentkit.toolset.pinned_tool import PinnedTool
 
 if TYPE_CHECKING:
     from agentkit.context import Context
@@ -47,20 +48,24 @@ class ShownTools:
 
 
 def own_names(member: Member, toolset: Toolset) -> frozenset[str]:
-    """Return which tools of a conversation an agent may call: its own, and those of its servers.
+    """Return which tools of a conversation an agent may call: its own, and those of its servers,
+    also such as it has found.
 
     A server's tool may be one that it does not offer now, and so none of the agent's. One whose
     server is gone does nothing, and everybody may be told so.
     """
-    served = (
+    later = (
         tool.spec.name
         for tool in toolset
         if isinstance(tool, GoneTool)
         or (isinstance(tool, McpTool) and tool.alias in member.aliases)
+        or tool.spec.name in member.deferred
     )
-    return (member.own_tools & frozenset(toolset.names)).union(served)
+    return (member.own_tools & frozenset(toolset.names)).union(later)
 
 
 def _answering(member: Member, spec: ToolSpec) -> Tool:
+    if (deferred := member.deferred.get(spec.name)) is not None:
+        return PinnedTool(spec, deferred)
     tool = None if member.served is None else member.served.tool(spec)
     return GoneTool(spec) if tool is None else tool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import TypeAlias
@@ -44,12 +44,8 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
 
     The last thing before the model is asked: what comes with it stands behind all that is said.
     """
-    member = run.member
-    if member.served is None or not member.aliases:
-        return []
     await learn_tools(run)
-    news = [each for each in member.served.of(member.aliases) if _is_news(run, each)]
-    added = found_specs(run)
+    news, added = _news(run), found_specs(run)
     if not (news or added) or not _may_append(run.context):
         return []
     run.told_tools = {**run.told_tools, **{each.server.alias: _state(each) for each in news}}
@@ -70,7 +66,7 @@ async def tell_tools(run: RunState, turn: int) -> list[ToolsChanged | ServerFail
     if added:
         run.say(ToolsMessage(tuple(spec.bytes.decode() for spec in _sorted(added))))
     for event in events:
-        _LOGGER.warning("agent %r: %s", member.name, _text(event))
+        _LOGGER.warning("agent %r: %s", run.member.name, _text(event))
     return events
 
 
@@ -84,10 +80,10 @@ async def learn_tools(run: RunState) -> None:
 def with_newest_tools(run: RunState, context: Context) -> Context:
     """Return a new epoch of the run with the tools of now in front, and none behind it."""
     toolset = _newest(run)
-    if toolset is None:
+    if toolset is None and not run.member.deferred:
         return context
     front = context.front
-    if toolset != run.member.toolset:
+    if toolset is not None and toolset != run.member.toolset:
         front = _with_tools(front, toolset)
     return front.append(*(each for each in context.messages if not isinstance(each, ToolsMessage)))
 
@@ -106,6 +102,11 @@ def show_newest_tools(run: RunState) -> bool:
     run.member = replace(member, toolset=toolset, own_tools=own_names(member, toolset))
     run.told_tools = {}
     return True
+
+
+def _news(run: RunState) -> list[McpConnection]:
+    served, aliases = run.member.served, run.member.aliases
+    return [] if served is None else [each for each in served.of(aliases) if _is_news(run, each)]
 
 
 def _is_news(run: RunState, connection: McpConnection) -> bool:
@@ -143,13 +144,19 @@ def _changes(
 ) -> ToolChanges:
     alias = connection.server.alias
     changes = compare(shown.get(alias, {}), connection.offered.specs)
-    if connection.server.defer_loading:
-        return replace(changes, added=())  # they are shown when they are found
+    if connection.server.may_defer:  # what is deferred is shown when it is found
+        changes = replace(changes, added=tuple(_not_deferred(connection, changes.added)))
     taken = [name for name in changes.added if name in run.toolset]
     if not taken:
         return changes
     _LOGGER.warning("MCP server %r: there are other tools named %s", alias, ", ".join(taken))
     return replace(changes, added=tuple(n for n in changes.added if n not in taken))
+
+
+def _not_deferred(connection: McpConnection, names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        if not McpTool(connection, connection.offered.specs[name]).policy.defer_loading:
+            yield name
 
 
 def _to_show(
@@ -216,9 +223,13 @@ def _newest(run: RunState) -> Toolset | None:
     served, member = run.member.served, run.member
     if served is None:
         return None
-    known = served.known_aliases | served.deferred_aliases
+    known = served.known_aliases
     own = (tool for tool in member.toolset if not isinstance(tool, McpTool))
-    unknown = (t for t in run.toolset if isinstance(t, McpTool) and t.alias not in known)
+    unknown = (
+        tool
+        for tool in run.toolset
+        if isinstance(tool, McpTool) and tool.alias not in known and not tool.policy.defer_loading
+    )
     try:
         return Toolset((*own, *unknown, *served.tools))
     except ToolNameConflict:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
+from agentkit.finding import FIND_TOOLS
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
 from agentkit.models.base import takes_tools
 from agentkit.models.prices import prices_of
 from agentkit.output import OutputSpec
-from agentkit.toolset import Toolset
+from agentkit.toolset import Tool, Toolset
 
 if TYPE_CHECKING:
     from agentkit.state import RunState
@@ -51,6 +52,8 @@ class Member:
     """All that its conversations may be handed to, itself among them; empty without handoffs."""
     role_text: str | None = None
     """What tells it its role, in a conversation whose front is another's."""
+    deferred: Mapping[str, Tool] = field(default_factory=dict)
+    """Functions of its own that are shown only when they are found, by name."""
     served: ServedTools | None = field(default=None, repr=False)
     """The team's MCP servers, while they are connected."""
     aliases: frozenset[str] = frozenset()
@@ -65,7 +68,7 @@ class Member:
     def tools_may_come(self) -> bool:
         """Whether conversations of the team with this model may get tools behind what was sent."""
         adds = self.served is not None and self.served.adds_tools
-        return adds and takes_tools(self.model)
+        return (adds or FIND_TOOLS in self.toolset) and takes_tools(self.model)
 
     def begun(self) -> Begun:
         """Return what a new run begins with. It may have newer documents than the team's front."""

@@ -80,6 +80,7 @@ def build_team(plan: Plan, served: ToolsByServer, connected: ServedTools | None 
         ToolNameConflict: two different tools of the team have one name.
     """
     toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
+    Toolset((*toolset, *(tool for part in plan.everyone() for tool in part.deferred)))  # no clash
     root = _member(plan, plan, toolset, served, above=None, connected=connected)
     return Team(root=root)
 
@@ -189,6 +190,7 @@ def _alone(
         known=plan.known,
         builder=builder,
         forked=plan.forked,
+        deferred={tool.spec.name: tool for tool in plan.deferred},
         served=connected,
         aliases=frozenset(server.alias for server in plan.servers),
     )

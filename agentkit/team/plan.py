@@ -52,6 +52,8 @@ class Plan:
     output: OutputSpec[Any]
     tools: tuple[Tool, ...]
     """Its functions and methods, and one tool for each subagent and for each handoff."""
+    deferred: tuple[Tool, ...]
+    """Those of its functions that are shown only when they are found."""
     servers: tuple[McpServer, ...]
     children: tuple[Plan, ...]
     forked: frozenset[str]
@@ -145,16 +147,18 @@ def _part(
     delegates = [Delegate(child.name, child.role) for child in children]
     handoffs = [Handoff(other.name, other.role) for other in desk.targets[name]]
     servers = tuple(source for source in agent.tools if isinstance(source, McpServer))
+    functions = (*agent.method_tools, *_given_tools(agent))
+    deferred = tuple(each for each in functions if policy_of(each).defer_loading)
+    may_find = bool(deferred) or any(server.may_defer for server in servers)
     tools = (
-        *agent.method_tools,
-        *_given_tools(agent),
+        *(each for each in functions if not policy_of(each).defer_loading),
         *delegates,
         *handoffs,
         *(() if known is None else (known.tool,)),
-        *tools_to_find(servers, model),
+        *(tools_to_find(model) if may_find else ()),
     )
-    _check_same_names(name, tools)
-    policies = [policy_of(each) for each in tools]
+    _check_same_names(name, (*tools, *deferred))
+    policies = [policy_of(each) for each in (*tools, *deferred)]
     policies += [policy for server in servers for policy in server.policies.values()]
     return Plan(
         agent=agent,
@@ -167,6 +171,7 @@ def _part(
         model=model,
         output=output_spec(agent.output_type),
         tools=(*tools, *reader_for(agent.max_result_chars, policies)),
+        deferred=deferred,
         servers=servers,
         children=children,
         forked=frozenset(compress((child.name for child in children), forked)),
@@ -183,7 +188,7 @@ def _known(agent: AnyAgent) -> KnownDocuments | None:
 def _undescribed(team: Plan) -> Iterator[str]:
     """Say which tools and subagents a model has to choose without knowing what they are for."""
     for plan in team.everyone():
-        for each in plan.tools:
+        for each in (*plan.tools, *plan.deferred):
             if isinstance(each, FunctionTool) and not each.spec.description.strip():
                 yield (
                     f"tool {each.spec.name!r} ({each.spec.source}) has no description, so the "

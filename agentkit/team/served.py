@@ -15,11 +15,8 @@ class ServedTools:
 
     def __init__(self, connections: Iterable[McpConnection]) -> None:
         self._by_alias = {each.server.alias: each for each in connections}
-        self.adds_tools = any(
-            each.server.on_change == "append" or each.server.defer_loading
-            for each in self._by_alias.values()
-        )
-        """Whether conversations may get tools later: what a server adds, or what was found."""
+        self.adds_tools = any(each.server.on_change == "append" for each in self._by_alias.values())
+        """Whether conversations may get tools later, which a server adds."""
 
     @property
     def by_server(self) -> Mapping[McpServer, tuple[Tool, ...]]:
@@ -43,12 +40,6 @@ class ServedTools:
         return frozenset(alias for alias, each in known if each.offered.is_known)
 
     @property
-    def deferred_aliases(self) -> frozenset[str]:
-        """Of the servers whose tools are shown only when they are found."""
-        known = self._by_alias.items()
-        return frozenset(alias for alias, each in known if each.server.defer_loading)
-
-    @property
     def revisions(self) -> tuple[int, ...]:
         """How often each list has changed. Equal ones: nothing has."""
         return tuple(each.offered.revision for each in self._by_alias.values())
@@ -56,6 +47,12 @@ class ServedTools:
     def of(self, aliases: Collection[str]) -> Iterator[McpConnection]:
         """Yield the connections with these aliases, in the order of the servers."""
         return (each for alias, each in self._by_alias.items() if alias in aliases)
+
+    def deferred(self, aliases: Collection[str]) -> Iterator[McpTool]:
+        """Yield the tools of these servers that are shown only when they are found."""
+        for connection in self.of(aliases):
+            if connection.server.may_defer:
+                yield from (tool for tool in connection.tools if tool.policy.defer_loading)
 
     def tool(self, spec: ToolSpec) -> McpTool | None:
         """Return what answers the calls of a tool that a conversation was shown.
@@ -74,4 +71,6 @@ class ServedTools:
 
 
 def _in_front(connection: McpConnection) -> tuple[McpTool, ...]:
-    return () if connection.server.defer_loading else connection.tools
+    if not connection.server.may_defer:
+        return connection.tools
+    return tuple(tool for tool in connection.tools if not tool.policy.defer_loading)

@@ -52,6 +52,7 @@ def tool(
     retries: int = 0,
     retry_wait_s: float = 0.5,
     max_result_chars: int | None = None,
+    defer_loading: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
@@ -67,6 +68,7 @@ def tool(
     retries: int = 0,
     retry_wait_s: float = 0.5,
     max_result_chars: int | None = None,
+    defer_loading: bool = False,
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
     """Make a function a tool. Works bare and with options, on sync and async functions, methods
     (also above `@staticmethod` and `@classmethod`), partials, and objects with `__call__`.
@@ -87,6 +89,7 @@ def tool(
             after `Retry` or `Failed`. The model hears only the last failure.
         retry_wait_s: seconds before the first of these; twice as long before each further one.
         max_result_chars: longest result that the model reads whole; by default what the agent says.
+        defer_loading: whether it is shown only when the model has found it with `find_tools`.
 
     Raises:
         ToolDefinitionError: the function has `*args` or `**kwargs`, a parameter without
@@ -100,6 +103,7 @@ def tool(
         retries=retries,
         retry_wait_s=retry_wait_s,
         max_result_chars=max_result_chars,
+        defer_loading=defer_loading,
     )
 
     def decorate(target: Callable[P, R]) -> FunctionTool[P, R]:

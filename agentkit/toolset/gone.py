@@ -25,7 +25,7 @@ class GoneTool:
     ) -> ToolOutput:
         """Say that the tool is gone."""
         return ToolOutput.error(
-            f"There is no tool {self._spec.name!r} any more: its server is not connected. "
+            f"There is no tool {self._spec.name!r} any more: whoever offered it is not there. "
             "Calling it again will not help; do without it."
         )
 

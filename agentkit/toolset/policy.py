@@ -1,4 +1,4 @@
-"""How calls of a tool are handled. The model does not see it, so it is no part of any prompt."""
+"""How a tool is shown and its calls are handled. The policy itself is no part of any prompt."""
 
 from __future__ import annotations
 
@@ -39,12 +39,19 @@ class ToolPolicy:
     """Seconds before the first retry; twice as long before each further one, at most 30."""
     max_result_chars: int | None = None
     """Longest result that the model reads whole, in characters; None: what the agent says."""
+    defer_loading: bool = False
+    """Whether the tool stays out of the prompt until the model has found it with `find_tools`,
+    which the agent then has. For tools that are seldom used."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.requires_approval, bool) and not callable(self.requires_approval):
             raise ToolDefinitionError(
                 "requires_approval must be a bool or a function of the arguments and the "
                 f"ToolContext, got {self.requires_approval!r}"
+            )
+        if not isinstance(self.defer_loading, bool):
+            raise ToolDefinitionError(
+                f"defer_loading must be True or False, got {self.defer_loading!r}"
             )
         if isinstance(self.retries, bool) or not isinstance(self.retries, int) or self.retries < 0:
             raise ToolDefinitionError(f"retries must be an int of at least 0, got {self.retries!r}")

@@ -64,7 +64,14 @@ class McpTool:
 
     @property
     def policy(self) -> ToolPolicy:
-        """How its calls are handled."""
+        """How it is shown, and its calls are handled."""
+        policy = self._given_policy
+        return (
+            replace(policy, defer_loading=True) if self._connection.server.defer_loading else policy
+        )
+
+    @property
+    def _given_policy(self) -> ToolPolicy:
         policies = self._connection.server.policies
         listed = self._connection.offered.get(self._spec.name)
         if listed is not None and listed.original in policies:

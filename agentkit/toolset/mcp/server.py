@@ -126,7 +126,7 @@ class McpServer:
     defer_loading: bool = False
     """Whether its tools stay out of the prompt until the model has found them with `find_tools`,
     which the agent then has. For servers with many tools: their definitions would lead every
-    prompt. No search changes what was sent."""
+    prompt. No search changes what was sent. For some of its tools: see `ToolPolicy`."""
     listing_ttl_s: float | None = None
     """For how many seconds its list may be kept on disk, so that a run can begin before the server
     is started. None: for as long as the server says; 0: never."""
@@ -196,6 +196,11 @@ class McpServer:
 
     def __hash__(self) -> int:
         return hash((self.alias, self.command, self.url, id(self.server)))
+
+    @property
+    def may_defer(self) -> bool:
+        """Whether some of its tools may be shown only when they are found."""
+        return self.defer_loading or any(each.defer_loading for each in self.policies.values())
 
     @property
     def process_env(self) -> dict[str, str]:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from mcp.server import MCPServer
 
-from agentkit import Agent, ApprovalRequired, CompactionRule, Context, McpServer
+from agentkit import Agent, ApprovalRequired, CompactionRule, Context, McpServer, tool
 from agentkit.blocks import ToolsMessage
+from agentkit.errors import ConfigurationError
 from agentkit.fake import Ask, Reply
 from agentkit.fake import Call as FakeCall
 from agentkit.finding import CALL_FOUND_TOOL, FIND_TOOLS
@@ -249,6 +250,99 @@ async def test_behind_a_summary_tools_are_found_anew_and_the_front_is_the_same()
     assert "big__delete_branch" in shown(result.context)
     assert "big__create_issue" not in shown(result.context)
     assert len({call.request.toolset.bytes for call in world.model.calls}) == 1
+
+
+async def test_some_tools_of_a_server_may_be_shown_and_the_rest_found():
+    calls: list[str] = []
+    policies = {"*": ToolPolicy(defer_loading=True), "list_issue": ToolPolicy()}
+    server = McpServer(alias="big", server=tracker(calls), policies=policies)
+    model = ScriptedModel(
+        [find("create issue"), Call("big__create_issue", {"title": "a"}), "done"], takes_tools=True
+    )
+    result = await Agent(model=model, tools=[server]).run("x")
+    assert model.calls[0].request.toolset.names == ("big__list_issue", FIND_TOOLS)
+    assert "big__list_issue" not in shown(result.context)
+    assert calls == ["create issue: a"]
+    assert_prefix_stable(model.calls)
+
+
+@tool(defer_loading=True)
+def archive(box: str) -> str:
+    """Put a box into the archive."""
+    return f"archived {box}"
+
+
+@tool
+def lend(box: str) -> str:
+    """Lend a box to somebody."""
+    return f"lent {box}"
+
+
+@pytest.mark.parametrize("takes_tools", [True, False])
+async def test_functions_are_found_too(takes_tools):
+    call = Call("archive", {"box": "7"}) if takes_tools else call_found("archive", box="7")
+    model = ScriptedModel([find("archive"), call, "done"], takes_tools=takes_tools)
+    result = await Agent(model=model, tools=[archive, lend]).run("x")
+    first = (FIND_TOOLS, "lend") if takes_tools else (CALL_FOUND_TOOL, FIND_TOOLS, "lend")
+    assert model.calls[0].request.toolset.names == first
+    assert result_texts(result)[1] == "archived 7"
+    assert shown(result.context) == (["archive"] if takes_tools else [])
+    assert_prefix_stable(model.calls)
+
+
+async def test_a_found_function_that_has_changed_keeps_its_bytes_and_is_called_as_it_is_now():
+    model = ScriptedModel([find("archive"), "found"], takes_tools=True)
+    found = await Agent(model=model, tools=[archive]).run("x")
+
+    @tool(name="archive", defer_loading=True)
+    def newer(box: str, shelf: str = "A") -> str:
+        """Put a box on a shelf of the archive."""
+        return f"archived {box} on {shelf}"
+
+    again = ScriptedModel([Call("archive", {"box": "7"}), "done"], takes_tools=True)
+    result = await Agent(model=again, tools=[newer]).run("y", context=found.context)
+    assert result_texts(result) == ["archived 7 on A"]
+    assert result.context.starts_with(found.context)
+
+
+async def test_a_found_function_that_the_agent_has_no_more_answers_that():
+    model = ScriptedModel([find("archive"), "found"], takes_tools=True)
+    found = await Agent(model=model, tools=[archive, keep]).run("x")
+    again = ScriptedModel([Call("archive", {"box": "7"}), "done"], takes_tools=True)
+    result = await Agent(model=again, tools=[keep]).run("y", context=found.context)
+    assert "There is no tool 'archive' any more" in result_texts(result)[0]
+
+
+@tool(defer_loading=True)
+def keep(box: str) -> str:
+    """Keep a box."""
+    return f"kept {box}"
+
+
+async def test_subagents_find_their_own_behind_the_prefix_that_all_share():
+    model = ScriptedModel(
+        {
+            "agent": [Call("delegate_to_child", {"task": "archive box 7"}), "done"],
+            "child": [find("archive"), Call("archive", {"box": "7"}), "archived"],
+        },
+        takes_tools=True,
+    )
+    child = Agent(name="child", instructions="You archive.", tools=[archive])
+    await Agent(name="agent", model=model, tools=[lend], subagents=[child]).run("x")
+    assert len({call.request.toolset.bytes for call in model.calls}) == 1
+    parent = next(call.request for call in model.calls if call.request.agent == "agent")
+    assert FIND_TOOLS not in parent.allowed_tools
+
+
+def test_two_tools_of_one_name_are_refused_also_where_one_is_hidden():
+    @tool(name="lend", defer_loading=True)
+    def other(box: str) -> str:
+        """Do something else."""
+        return box
+
+    agent = Agent(model=ScriptedModel([]), tools=[lend, other])
+    with pytest.raises(ConfigurationError, match="lend"):
+        agent.run_sync("x")
 
 
 def asks(ask: Ask) -> Reply:
