@@ -352,7 +352,7 @@ server.run()
 
 
 async def test_results_of_servers_are_cut_and_kept_too() -> None:
-    server = McpServer(command=[sys.executable, "-c", SERVER], alias="logs")
+    server = McpServer(command=[sys.executable, "-c", SERVER], connect_timeout_s=60, alias="logs")
     text = "line\n" * 10_000 + "end"
     call = Call(READ_RESULT, {"handle": handle_of(text), "offset": 45_000})
     agent = reader([Call("logs__tail", {"n": 10_000})], [call], tools=[server])

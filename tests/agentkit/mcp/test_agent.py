@@ -40,7 +40,7 @@ server.run("stdio")
 def server(tmp_path: Path) -> McpServer:
     path = tmp_path / "server.py"
     path.write_text(SERVER)
-    return McpServer(alias="notes", command=[sys.executable, str(path)])
+    return McpServer(alias="notes", command=[sys.executable, str(path)], connect_timeout_s=60)
 
 
 def is_alive(pid: int) -> bool:
@@ -125,7 +125,7 @@ async def test_a_server_that_dies_is_an_error_result_and_comes_back(server: McpS
 
 async def test_a_server_that_reconnects_moves_no_tool(server: McpServer) -> None:
     """C4: a reconnecting server's tools were taken out and put in again at the end."""
-    second = McpServer(alias="second", command=server.command)
+    second = McpServer(alias="second", command=server.command, connect_timeout_s=60)
     steps = [
         Call("second__note", {"text": "a"}),
         Call("notes__die"),
@@ -145,7 +145,8 @@ import sys
 from agentkit import Agent, McpServer
 from agentkit.testing import ScriptedModel
 command = [sys.executable, sys.argv[1]]
-servers = {McpServer(alias=alias, command=command) for alias in ("notes", "files")}
+names = ("notes", "files")
+servers = {McpServer(alias=n, command=command, connect_timeout_s=60) for n in names}
 model = ScriptedModel(["done"])
 Agent(model=model, tools=list(servers)).run_sync("x")
 sys.stdout.buffer.write(model.calls[0].request.toolset.bytes)

@@ -27,7 +27,12 @@ server.run()
 
 
 def bank(**policies: ToolPolicy) -> McpServer:
-    return McpServer(command=[sys.executable, "-c", SERVER], alias="bank", policies=policies)
+    return McpServer(
+        command=[sys.executable, "-c", SERVER],
+        connect_timeout_s=60,
+        alias="bank",
+        policies=policies,
+    )
 
 
 async def test_a_servers_tool_waits_for_approval_and_the_others_run() -> None:
@@ -95,6 +100,7 @@ async def test_a_policy_for_every_tool_holds_where_there_is_no_other() -> None:
     every = ToolPolicy(requires_approval=True)
     server = McpServer(
         command=[sys.executable, "-c", SERVER],
+        connect_timeout_s=60,
         alias="bank",
         policies={"*": every, "balance": ToolPolicy()},
     )
@@ -117,7 +123,11 @@ async def test_a_policy_for_every_tool_holds_for_one_that_is_added_later(tool_fi
 async def test_a_policy_for_a_tool_that_is_left_out_says_so() -> None:
     policies = {"pay": ToolPolicy(requires_approval=True)}
     server = McpServer(
-        command=[sys.executable, "-c", SERVER], alias="bank", deny={"pay"}, policies=policies
+        command=[sys.executable, "-c", SERVER],
+        connect_timeout_s=60,
+        alias="bank",
+        deny={"pay"},
+        policies=policies,
     )
     with pytest.raises(McpConnectError, match=r"has \['pay'\] in policies, and these .* not taken"):
         async with server.connect():

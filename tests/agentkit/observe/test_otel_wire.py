@@ -179,7 +179,7 @@ server.run("stdio")
 async def test_the_trace_goes_on_in_the_metadata_of_mcp_calls(tmp_path: Path) -> None:
     path = tmp_path / "server.py"
     path.write_text(SERVER)
-    server = McpServer(alias="echo", command=[sys.executable, str(path)])
+    server = McpServer(alias="echo", command=[sys.executable, str(path)], connect_timeout_s=60)
     seen = Seen()
     agent = Agent(
         model=ScriptedModel([Call("echo__meta"), "done"]),
