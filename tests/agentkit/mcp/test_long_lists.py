@@ -66,6 +66,21 @@ async def test_a_tool_that_no_model_has_room_for_costs_that_tool(long):
     assert "tool 'long' was left out: its description and schema have" in found.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("limits", "is_left_out"),
+    [
+        ({"maximum": 10**309}, True),
+        ({"items": {"enum": [1, -(10**400)]}}, True),
+        ({"maximum": 10**308, "description": "9" * 400}, False),
+    ],
+)
+async def test_a_number_that_parsers_of_providers_refuse_costs_that_tool(limits, is_left_out):
+    found = await listed([tool("a", **{"p": limits}), tool("b")])
+    assert names(found) == (["b"] if is_left_out else ["a", "b"])
+    if is_left_out:
+        assert "tool 'a' was left out: its schema has a number that no float" in found.warnings[0]
+
+
 async def test_looking_at_a_long_list_does_not_hold_up_the_loop():
     n_turns = 0
 

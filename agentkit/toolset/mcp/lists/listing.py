@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -21,6 +23,7 @@ _MOST_BYTES = 2 * 1024 * 1024
 """Of the tools of one server together: half a million tokens."""
 _MOST_TOOL_CHARS = 200_000
 """Of one tool's description and schema."""
+_MANY_DIGITS = re.compile(r"\d{309}")
 _NEVER_MS = 366 * 86_400_000
 """No list stays as it is for longer than a year."""
 
@@ -177,10 +180,14 @@ def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
         return "it can only run as a task, which this client does not do"
     if not isinstance(raw.get("inputSchema"), Mapping):
         return f"its inputSchema is no object: {excerpt(raw.get('inputSchema'))!r}"
-    if (n_chars := _n_chars(raw)) > _MOST_TOOL_CHARS:
+    text = _text(raw)
+    if len(text) > _MOST_TOOL_CHARS:
         return (
-            f"its description and schema have {n_chars} characters, of {_MOST_TOOL_CHARS} at most"
+            f"its description and schema have {len(text)} characters, of {_MOST_TOOL_CHARS} at most"
         )
+    if _MANY_DIGITS.search(text) and _has_huge_number(raw["inputSchema"]):
+        # Parsers that make floats of numbers refuse the whole request.
+        return "its schema has a number that no float can be"
     if by_header:
         from mcp.shared.inbound import find_invalid_x_mcp_header
 
@@ -189,12 +196,24 @@ def _problem(raw: Mapping[str, object], *, by_header: bool) -> str | None:
     return None
 
 
-def _n_chars(raw: Mapping[str, object]) -> int:
-    """How long description and schema are. Quick: what follows takes a hundred times as long."""
+def _text(raw: Mapping[str, object]) -> str:
+    """Description and schema. Quick: what follows takes a hundred times as long."""
     try:
-        return len(json.dumps([raw.get("description"), raw["inputSchema"]], ensure_ascii=False))
+        return json.dumps([raw.get("description"), raw["inputSchema"]], ensure_ascii=False)
     except (TypeError, ValueError):
-        return 0  # no JSON: it has no spec either
+        return ""  # no JSON: it has no spec either
+
+
+def _has_huge_number(value: object) -> bool:
+    match value:
+        case int():
+            return abs(value) > sys.float_info.max
+        case Mapping():
+            return any(map(_has_huge_number, value.values()))
+        case list():
+            return any(map(_has_huge_number, value))
+        case _:
+            return False
 
 
 def _choose(name: str, specs: list[ToolSpec], warnings: list[str]) -> ToolSpec:
