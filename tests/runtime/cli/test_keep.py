@@ -140,10 +140,10 @@ def test_a_file_that_is_no_prefix_is_named(
 
 
 def test_a_server_that_is_not_there_is_said_with_what_to_do() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-
-    done = CliRunner().invoke(cli.app, ["pins", f"127.0.0.1:{port}/v1"])
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # nobody else gets it meanwhile, and nobody listens
+        port = unused.getsockname()[1]
+        done = CliRunner().invoke(cli.app, ["pins", f"127.0.0.1:{port}/v1"])
 
     assert done.exit_code == 1
     assert f"no server answers at http://127.0.0.1:{port} " in done.stderr
