@@ -38,7 +38,7 @@ from agentkit.usage import Usage
 
 _ROOT = ""
 """Key of the root run: its events carry no run id."""
-_ENDED = frozenset(("done", "ended", "paused"))
+_ENDED = frozenset(("done", "ended", "paused", "failed", "cancelled"))
 
 
 @dataclass(slots=True)
@@ -162,6 +162,13 @@ class TeamView:
             self._below_ended(agent)
         said = None if line is None else f"{'/'.join(agent.path)}: {line}"
         return agent.doing != before or line is not None, said
+
+    def broke_off(self, error: BaseException) -> None:
+        """Take in what ended the run, which has no last event then."""
+        root = self._agents[_ROOT]
+        root.doing = "failed" if isinstance(error, Exception) else "cancelled"
+        root.calls.clear()
+        self._below_ended(root)
 
     def _below_ended(self, above: AgentView) -> None:
         """No call runs, so neither does what calls began; one that failed has no last event."""

@@ -52,14 +52,20 @@ async def watch(
         console = Console(stderr=True)
     view: TeamView | None = None
     with _picture(console) as picture:
-        async for event in events:
-            if view is None:
-                record = events.record
-                view = TeamView(record.path[-1] if record is not None else "agent")
-            has_changed, line = view.push(event)
-            picture.show(view, line, at_once=has_changed)
-            if on_event is not None:
-                on_event(event)
+        try:
+            async for event in events:
+                if view is None:
+                    record = events.record
+                    view = TeamView(record.path[-1] if record is not None else "agent")
+                has_changed, line = view.push(event)
+                picture.show(view, line, at_once=has_changed)
+                if on_event is not None:
+                    on_event(event)
+        except BaseException as error:
+            if view is not None:
+                view.broke_off(error)
+                picture.show(view, None, at_once=True)
+            raise
 
 
 class Picture:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 from decimal import Decimal
@@ -175,6 +176,31 @@ async def test_what_the_run_raises_goes_through() -> None:
     with pytest.raises(RunError, match="broken"):
         async with agent.stream("go") as events:
             await watch(events, console=console(terminal=False))
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+async def test_the_last_picture_says_how_a_run_ended_that_has_no_answer(how: str) -> None:
+    @tool
+    async def dig() -> str:
+        """Dig."""
+        if how == "cancelled":
+            task.cancel()
+            await asyncio.Event().wait()
+        return "sand"
+
+    model = ScriptedModel([Call("dig"), ModelError("on fire")])
+    agent = Agent(name="digger", model=model, instructions="x", tools=[dig], max_retries=0)
+    screen = console(terminal=True)
+
+    async def main() -> None:
+        async with agent.stream("x") as events:
+            await watch(events, console=screen)
+
+    task = asyncio.create_task(main())
+    with pytest.raises((ModelError, asyncio.CancelledError)):
+        await task
+    last = [line for line in shown(screen).splitlines() if "digger" in line][-1]
+    assert re.search(rf"digger +{how}", last)
 
 
 def test_a_picture_is_drawn_at_most_ten_times_a_second_and_at_once_when_something_changes() -> None:
