@@ -298,6 +298,29 @@ async def test_a_pinned_server_is_reported_and_moves_nothing_at_all(tool_file):
     assert len({call.request.toolset.bytes for call in model.calls}) == 1
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_an_answer_without_a_list_takes_no_tool_away(tool_file, restarts):
+    async with tool_file.server().connect() as connection:
+        shown = [tool.spec.bytes for tool in connection.tools]
+        tool_file.write(no_list=True)
+        if restarts:
+            assert (await connection.call("crash", {"text": "x"})).is_error
+        else:
+            await connection.call("announce", {"text": "x"})
+            await connection.recheck()
+        (echo,) = [tool for tool in connection.tools if tool.original_name == "echo"]
+        assert not (await connection.call("echo", {"text": "x"})).is_error
+        assert await connection.problem_with(echo.name) is None
+        assert [tool.spec.bytes for tool in connection.tools] == shown
+        assert "answered tools/list without a list; the list before holds" in connection.warnings
+
+        tool_file.settings["no_list"] = False
+        tool_file.set("announce", "new")
+        await connection.call("announce", {"text": "x"})
+        await connection.recheck()
+        assert [tool.original_name for tool in connection.tools] == ["announce", "new"]
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_each_conversation_is_told_once_of_each_list(tool_file, is_open):
     agent, _ = changing(tool_file, *["said"] * 8, on_change="pin")

@@ -51,6 +51,8 @@ class Listing:
     """For how long the server says that the list may be used without asking again."""
     all_names: frozenset[str] | None = None
     """The server's own names of all that it lists, taken or not; None: it was kept on disk."""
+    has_list: bool = True
+    """Whether there was any list in what the server answered, an empty one say."""
     is_judged: bool = False
     """Whether it was looked through for what a model should not read, see `trust`."""
 
@@ -107,6 +109,7 @@ async def list_tools(alias: str, selection: Selection, request: Request) -> List
         warnings=tuple(bounded(sorted(warnings))),
         ttl_s=_shortest_ttl_s(pages),
         all_names=frozenset(listed),
+        has_list=any(isinstance(page.get("tools"), list) for page in pages),
     )
 
 

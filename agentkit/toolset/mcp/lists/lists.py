@@ -70,7 +70,10 @@ class ToolLists:
         Raises:
             McpConnectError: it has none, or one that does not fit the settings.
         """
-        listing = self._take(await self._relisting.first(link))
+        found = await self._relisting.first(link)
+        if self._says_nothing(found):
+            return
+        listing = self._take(found)
         self._note_age(listing)
         await self._keep(listing)
 
@@ -80,7 +83,7 @@ class ToolLists:
         if is_stale:
             self._stale_at_s = _now_s() + _AFTER_FAILURE_S
         listing = await self._relisting.listing(link, is_forced=is_forced or is_stale)
-        if listing is None:
+        if listing is None or self._says_nothing(listing):
             return
         self._note_age(listing)
         try:
@@ -102,6 +105,14 @@ class ToolLists:
     def is_due(self, link: McpLink) -> bool:
         """Whether there may be news."""
         return self.is_stale or self._relisting.is_due(link)
+
+    def _says_nothing(self, listing: Listing) -> bool:
+        """Whether there is no list in an answer, where there was one before: a gateway before the
+        server fails so, say. That is no word of all tools being removed."""
+        if listing.has_list or not self.offered.specs:
+            return False
+        self._notes.add("answered tools/list without a list; the list before holds")
+        return True
 
     def _note_age(self, listing: Listing) -> None:
         given_s = self._server.listing_ttl_s
@@ -146,7 +157,7 @@ class ToolLists:
             return await list_tools(alias, selection, request)
         except MCPError as error:
             if error.code == METHOD_NOT_FOUND:  # it has resources or prompts only
-                return Listing(tools=(), warnings=())
+                return Listing(tools=(), warnings=(), has_list=False)
             problem = f"could not list its tools: {error.message}"
             if not link.is_alive:
                 problem += f"; it {await link.problem()}"

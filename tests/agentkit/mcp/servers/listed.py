@@ -42,6 +42,8 @@ def shuffled(value: object) -> object:
 
 def listed(cursor: str | None) -> dict:
     now = settings()
+    if now.get("no_list"):
+        return {}
     tools = [
         {"name": name, "description": each["description"], "inputSchema": each["schema"]}
         for name, each in now["tools"].items()
