@@ -4,7 +4,7 @@ app        the FastAPI application: middleware, groups of endpoints, failures, h
 site       what all endpoints of a server share
 caller     who sends a request: authentication and roles
 labels     session, tags, priority and deadline from headers
-answering  one way from a request to its events: gate, service, watchers
+answering  one way from a request to its events: gate, service, watchers; asked: what these see
 answer     the answers to one request; standing: whether keys still hold; watches: who looks on
 turns      how many requests of a tenant are worked on in threads at a time
 estimate   what a request may cost, before it is tokenised

@@ -11,7 +11,7 @@ from agentkit_runtime.chat import ChatEvent, ChatFinished, ChatRequest
 from agentkit_runtime.reply import ChatStream, abort_all, merged
 
 if TYPE_CHECKING:
-    from agentkit_runtime.api.answering import Ticket
+    from agentkit_runtime.api.asked import Ticket
     from agentkit_runtime.api.standing import Seat
     from agentkit_runtime.api.watches import Watches
 

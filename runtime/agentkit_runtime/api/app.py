@@ -11,8 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
-from agentkit_runtime.api.answering import Answering, Gate, OpenGate, Watcher
+from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.anthropic.routes import AnthropicRoutes
+from agentkit_runtime.api.asked import Gate, OpenGate, Watcher
 from agentkit_runtime.api.body_limit import (
     DEFAULT_BODY_TIMEOUT_S,
     DEFAULT_MAX_BODY_BYTES,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 
-from agentkit_runtime.api.answering import Asked, Gate, Ticket
+from agentkit_runtime.api.asked import Asked, Gate, Ticket
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.chat import ChatEvent
 

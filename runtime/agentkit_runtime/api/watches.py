@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentkit_runtime.chat import ChatEvent
 
 if TYPE_CHECKING:
-    from agentkit_runtime.api.answering import Asked, Watch, Watcher
+    from agentkit_runtime.api.asked import Asked, Watch, Watcher
 
 _LOG = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from agentkit_runtime.governing.pressure import Pressure, PressureLimits, pressu
 from agentkit_runtime.types import Priority
 
 if TYPE_CHECKING:
-    from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.api.asked import Asked
     from agentkit_runtime.api.caller import Caller
     from agentkit_runtime.stats import CoreStats
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.api.admin import AdminParts, Sampler, admin_routes, own_routes
-from agentkit_runtime.api.answering import Answering, Gate
+from agentkit_runtime.api.answering import Answering
 from agentkit_runtime.api.app import create_app
+from agentkit_runtime.api.asked import Gate
 from agentkit_runtime.api.gates import Gates
 from agentkit_runtime.api.origins import OnlyLocal, is_loopback, open_to
 from agentkit_runtime.api.ui import UI_PATHS, ui_routes

@@ -19,7 +19,7 @@ from agentkit_runtime.chat import ChatEvent
 from agentkit_runtime.tenancy.accounts import Account, Accounts
 
 if TYPE_CHECKING:
-    from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.api.asked import Asked
     from agentkit_runtime.api.caller import Caller
     from agentkit_runtime.tenancy.bucket import Bucket
 

@@ -16,7 +16,7 @@ from agentkit_runtime.watching.exchange import current_exchange
 from agentkit_runtime.watching.record import Finish, Outcome, RequestRecord
 
 if TYPE_CHECKING:
-    from agentkit_runtime.api.answering import Asked
+    from agentkit_runtime.api.asked import Asked
 
 GONE_STATUS = 499
 """Of a request whose client went away (the number is nginx's)."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
     from starlette.types import ASGIApp
 
-    from agentkit_runtime.api.answering import Watcher
+    from agentkit_runtime.api.asked import Watcher
     from agentkit_runtime.api.site import Site
     from agentkit_runtime.service import ChatService
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentkit_runtime.api import create_app
 from agentkit_runtime.api.admin import own_routes
-from agentkit_runtime.api.answering import Asked, Gate, Watch
+from agentkit_runtime.api.asked import Asked, Gate, Watch
 from agentkit_runtime.api.caller import Authenticator
 from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.kv.hints import Hint

@@ -23,7 +23,7 @@ from agentkit.models.resolve import resolve_model
 from agentkit.models.runtime import RuntimeModel
 from agentkit.team.warm import warm
 from agentkit.toolset import Toolset
-from agentkit_runtime.api.answering import Asked, OpenGate, Ticket
+from agentkit_runtime.api.asked import Asked, OpenGate, Ticket
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatRequest

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from agentkit_runtime.api.answering import Asked
+from agentkit_runtime.api.asked import Asked
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.gates import Gates
 from agentkit_runtime.chat import ChatEvent, ContentDelta

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from agentkit_runtime.api.answering import Asked
+from agentkit_runtime.api.asked import Asked
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.attention.base import AttentionStats

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_runtime.api import answering
-from agentkit_runtime.api.answering import Asked
+from agentkit_runtime.api.asked import Asked
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.estimate import (
     MOST_ANSWER,

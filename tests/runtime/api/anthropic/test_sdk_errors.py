@@ -8,7 +8,7 @@ import anthropic
 import pytest
 
 from agentkit_runtime.api import create_app
-from agentkit_runtime.api.answering import Asked, OpenGate, Ticket
+from agentkit_runtime.api.asked import Asked, OpenGate, Ticket
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.failure import ApiError
 from tests.runtime.api.anthropic.cases import HELLO, user

@@ -11,7 +11,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from pydantic import BaseModel
 
 from agentkit_runtime.api import create_app
-from agentkit_runtime.api.answering import Asked, OpenGate, Ticket
+from agentkit_runtime.api.asked import Asked, OpenGate, Ticket
 from agentkit_runtime.api.failure import ApiError
 from tests.runtime.api.conftest import ANSWERS
 from tests.runtime.api.openai.cases import ARGUMENTS, FUNCTION
