@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -31,8 +32,12 @@ def pins(served: Served) -> list[Pin]:
     return asyncio.run(served.service.prefixes.pins())
 
 
+TEXTS = itertools.count()
+
+
 def new_text(n_words: int = 40) -> str:
-    return f"{uuid.uuid4()} " + "word " * n_words
+    """Like no other that the server has seen, and the same in each run of the tests."""
+    return f"{uuid.uuid5(uuid.NAMESPACE_URL, str(next(TEXTS)))} " + "word " * n_words
 
 
 def ask(client: anthropic.Anthropic, *messages: Any, **more: Any) -> Message:
