@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,8 @@ from agentkit import Agent, LimitReached, Limits, McpServer
 from agentkit.blocks import ToolMessage
 from agentkit.testing import Call, ScriptedModel
 from agentkit.toolset import ToolPolicy
-from agentkit.toolset.caller import NOBODY
+from agentkit.toolset.caller import NOBODY, Caller, Declined, Question
+from agentkit.toolset.mcp.calls import rounds as rounds_module
 from agentkit.toolset.mcp.calls.asking import Asking, Refused
 from agentkit.toolset.mcp.calls.logs import ServerLog
 from agentkit.toolset.mcp.calls.rounds import with_answers
@@ -261,6 +263,40 @@ async def test_the_state_of_a_call_goes_back_as_it_came_and_answers_by_their_key
         {"inputResponses": {"a": declined, "b": declined}, "requestState": state},
         {"inputResponses": {"c": declined}},
     ]
+
+
+class Keeps(Caller):
+    """Declines all questions, and notes how long what would be kept for later is."""
+
+    def __init__(self) -> None:
+        self.n_chars: list[int] = []
+
+    async def ask(self, question: Question, *, kept: str | None) -> Declined:
+        self.n_chars.append(0 if kept is None else len(kept))
+        return Declined("no")
+
+
+async def test_many_long_questions_are_written_down_only_if_they_can_be_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 of a round with 10 MB took seconds of the event loop."""
+    written: list[int] = []
+
+    def dumps(value: object, **options: Any) -> str:
+        text = json.dumps(value, **options)
+        written.append(len(text))
+        return text
+
+    monkeypatch.setattr(rounds_module, "json", SimpleNamespace(dumps=dumps))
+    for n_chars, is_kept in ((100, True), (100_000, False)):
+        form = {**FORM, "params": {**FORM["params"], "message": "q" * n_chars}}
+        caller, forms = Keeps(), {str(number): form for number in range(15)}
+        asked = Asking(McpServer(alias="low", command=["x"], elicits=True), caller)
+        written.clear()
+        await with_answers(Rounds(asks(inputRequests=forms), {"content": []}).send, asked)
+        assert len(caller.n_chars) == 15
+        assert [each > 0 for each in caller.n_chars] == [is_kept] * 15
+        assert sum(length > 1_000_000 for length in written) == int(not is_kept)
 
 
 async def test_a_server_that_only_wants_to_be_called_again_is_so_after_a_while() -> None:

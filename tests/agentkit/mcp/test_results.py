@@ -91,6 +91,16 @@ def test_malformed_and_unanswerable_results_are_errors():
     assert "input from a person" in shown(resultType="input_required").content
 
 
+def test_a_result_of_a_kind_that_nobody_knows_is_no_success():
+    begun = shown(resultType="task", taskId="7")
+    assert begun.is_error
+    assert "result of the kind 'task'" in begun.content
+    assert shown(resultType=["x"]).is_error
+    assert shown(resultType="complete").content == "ok"
+    told = shown(resultType="own", content=[{"type": "text", "text": "done"}])
+    assert (told.content, told.is_error) == ("done", False)
+
+
 @pytest.mark.parametrize("size", [10_000, 10_001, 50_000])
 def test_a_long_result_is_cut_to_head_and_tail_within_the_limit(size):
     text = "a" * (size // 2) + "z" * (size - size // 2)

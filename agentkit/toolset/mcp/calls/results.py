@@ -26,6 +26,7 @@ _MOST_REFUSED = 100
 _MOST_BLOCKS = 1_000
 _LABEL_CHARS = 500
 """Of a URI, a name or a type in a note."""
+_COMPLETE = "complete"
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/x-yaml")
 
 
@@ -71,6 +72,13 @@ def _to_tool_output(
         return ToolOutput.error(
             "The tool asks for input from a person, which is not possible here."
         )
+    kind = result.get("resultType")
+    if kind not in (None, _COMPLETE) and not result.keys() & {"content", "structuredContent"}:
+        problem = (
+            f"The server answered with a result of the kind {_label(kind)!r}, which cannot be read "
+            "here. Whether the call had an effect is unknown."
+        )
+        return ToolOutput.error(cut(problem, max_chars))
     raw_blocks = result.get("content", [])
     if not isinstance(raw_blocks, list):
         return ToolOutput.error("The server sent a malformed result: its content is no list.")

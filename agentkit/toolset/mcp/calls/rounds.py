@@ -33,6 +33,8 @@ class _Round:
     requests: Mapping[str, object] = field(default_factory=dict)
     state: str | None = None
     responses: dict[str, object] = field(default_factory=dict)
+    may_be_kept: bool = True
+    """Whether it is short enough; its answers count, too."""
 
     @property
     def params(self) -> dict[str, object]:
@@ -51,6 +53,8 @@ class _Round:
 
     def kept(self, key: str) -> str | None:
         """Return it as text for when `key` is answered; None: it is too long to be kept."""
+        if not self.may_be_kept:
+            return None
         text = json.dumps(
             {
                 "number": self.number,
@@ -113,7 +117,10 @@ def _next(now: _Round, result: Mapping[str, object]) -> _Round:
         requests = {}
     if not requests and not isinstance(state, str):
         raise Refused("the tool asks for input from a person, and does not say for what")
-    return _Round(now.number + 1, requests, state if isinstance(state, str) else None)
+    asked = _Round(now.number + 1, requests, state if isinstance(state, str) else None)
+    # Once: with many requests to answer each look at all of them would hold up the event loop.
+    asked.may_be_kept = len(json.dumps([asked.requests, asked.state])) <= _MOST_KEPT_CHARS
+    return asked
 
 
 def _taken_up(taken: TakenUp, asking: Asking) -> _Round:
