@@ -125,12 +125,18 @@ def responses(scene: Scene) -> None:
 
 
 def _same_as_unknown(method: str, path: str) -> Callable[[Scene], None]:
-    """Ann's response is to bob as one that never was."""
+    """Ann's response, finished or in the background, is to bob as one that never was."""
 
     def case(scene: Scene) -> None:
-        theirs, unknown = scene.traces.response_id, "resp_" + "0" * 32
-        found = scene.bob.request(method, path.format(theirs))
-        _not_found(found, scene.bob.request(method, path.format(unknown)), theirs, unknown)
+        ann, unknown = scene.house.ann, "resp_" + "0" * 32
+        endless = _response() | {"input": "novel", "background": True, "max_output_tokens": None}
+        goes_on = ann.post("/v1/responses", json=endless).json()["id"]
+        for theirs in (scene.traces.response_id, goes_on):
+            found = scene.bob.request(method, path.format(theirs))
+            _not_found(found, scene.bob.request(method, path.format(unknown)), theirs, unknown)
+        # Nor has bob ended it.
+        assert ann.get(f"/v1/responses/{goes_on}").json()["status"] in ("queued", "in_progress")
+        assert ann.post(f"/v1/responses/{goes_on}/cancel").json()["status"] == "cancelled"
 
     return case
 

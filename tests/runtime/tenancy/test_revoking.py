@@ -253,3 +253,41 @@ def test_one_look_is_enough_for_all_that_a_key_has_under_way() -> None:
     looks, ended = asyncio.run(watched())
     assert ended == ["a"]
     assert looks <= 3, "one for each role, and what an idle seat looks by itself"
+
+
+def test_what_goes_on_in_the_background_ends_with_its_key_and_says_why(house: House) -> None:
+    body = {"model": "scripted", "input": "a novel", "background": True}
+    with guest(house) as (client, key_id), held(house):
+        begun = client.post("/v1/responses", json=body).json()
+        assert house.pace.waiting.wait(BOUND_S)
+        house.store.revoke(key_id, now_s=1.0)
+    url = f"/v1/responses/{begun['id']}"
+    wait_until(lambda: house.ann.get(url).json()["status"] not in ("queued", "in_progress"))
+
+    ended = house.ann.get(url).json()
+    assert (ended["status"], "revoked" in ended["error"]["message"]) == ("failed", True), ended
+    wait_until(lambda: house.idle)
+
+
+def test_a_flush_ends_what_goes_on_in_the_background(house: House) -> None:
+    body = {"model": "scripted", "input": "a novel", "background": True}
+    anns, bobs = (who.post("/v1/responses", json=body).json() for who in (house.ann, house.bob))
+
+    house.root.post("/admin/v1/flush", json={"tenant": "ann"})
+
+    url = f"/v1/responses/{anns['id']}"
+    wait_until(lambda: house.ann.get(url).status_code == 404)
+    assert house.bob.post(f"/v1/responses/{bobs['id']}/cancel").json()["status"] == "cancelled"
+    wait_until(lambda: house.idle)
+
+
+def test_the_servers_own_end_is_told_of_what_went_on_in_the_background(house: House) -> None:
+    body = {"model": "scripted", "input": "a novel", "background": True}
+    begun = house.ann.post("/v1/responses", json=body).json()
+    url = f"/v1/responses/{begun['id']}"
+
+    assert house.app.state.site.answering.abort_all() == 1
+    wait_until(lambda: house.ann.get(url).json()["status"] not in ("queued", "in_progress"))
+
+    ended = house.ann.get(url).json()
+    assert (ended["status"], "aborted" in ended["error"]["message"]) == ("failed", True), ended

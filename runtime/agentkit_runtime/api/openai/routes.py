@@ -42,6 +42,7 @@ class OpenAiRoutes:
         )
         self.responses = ResponseRoutes(site)
         self.router.include_router(self.responses.router)
+        self.router.include_router(self.responses.kept.router)
         self.router.include_router(CompletionRoutes(site).router)
         self._add_get("/v1/models", self.list_models)
         self._add_get("/v1/models/{model_id:path}", self.get_model)

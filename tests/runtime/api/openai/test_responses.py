@@ -208,7 +208,7 @@ def test_what_is_not_stored_is_as_unknown_as_what_never_was(
     assert said[0] == said[1]
 
 
-def test_only_background_responses_could_be_cancelled(client: openai.OpenAI) -> None:
+def test_only_background_responses_can_be_cancelled(client: openai.OpenAI) -> None:
     done = client.responses.create(model="scripted", input="hello")
 
     with pytest.raises(openai.BadRequestError, match="background"):
@@ -283,7 +283,7 @@ REFUSED: list[tuple[dict[str, object], str, str | None]] = [
     ({"tools": [{"type": "function"}]}, "tools[0].name", None),
     ({"tool_choice": "required"}, "tool_choice", None),
     ({"tool_choice": {"type": "function", "name": "x"}}, "tool_choice", None),
-    ({"background": True}, "background", "unsupported_parameter"),
+    ({"background": True, "store": False}, "background", None),
     ({"conversation": "conv_1"}, "conversation", "unsupported_parameter"),
     ({"truncation": "auto"}, "truncation", "unsupported_parameter"),
     ({"max_tokens": 5}, "max_tokens", "unsupported_parameter"),

@@ -26,7 +26,6 @@ from agentkit_runtime.chat import ChatMessage, ChatRequest, History
 from agentkit_runtime.types import SamplingParams
 
 _HARMLESS_VALUES: Mapping[str, tuple[object, ...]] = {
-    "background": (False,),
     "context_management": ([],),
     "conversation": (),
     "frequency_penalty": (0,),
@@ -105,6 +104,10 @@ def decode(
 
 def _refuse_unsupported(body: ResponseBody) -> None:
     refuse_unsupported(body.model_extra, _HARMLESS_VALUES)
+    if body.background and body.store is False:
+        raise ApiError(
+            "background needs store: what nobody waits for would be lost", param="background"
+        )
     if body.truncation == "auto":
         raise ApiError(
             "truncation 'auto' is not supported by this server: dropping what comes first would "

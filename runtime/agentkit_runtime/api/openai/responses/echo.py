@@ -26,7 +26,7 @@ def begun_response(
         "created_at": created_s,
         "completed_at": None,
         "status": "in_progress",
-        "background": False,
+        "background": body.background is True,
         "error": None,
         "incomplete_details": None,
         "instructions": body.instructions,

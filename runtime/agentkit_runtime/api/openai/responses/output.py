@@ -7,14 +7,14 @@ item is added, its parts are added, grow and are done, the item is done.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, assert_never
+from typing import assert_never
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.encode import finish_reason
 from agentkit_runtime.api.openai.responses.calls import GrowingCall, growing_call
+from agentkit_runtime.api.openai.responses.events import EventMaker
 from agentkit_runtime.api.openai.responses.thinking import carried
 from agentkit_runtime.api.openai.responses.tools import CallableTool
 from agentkit_runtime.api.openai.responses.usage import (
@@ -48,8 +48,8 @@ from agentkit_runtime.chat import (
 _NO_TOOLS: Mapping[str, CallableTool] = MappingProxyType({})
 
 
-class ResponseOutput:
-    """The output of one response while it grows. `response` is the document as it stands."""
+class ResponseOutput(EventMaker):
+    """The output of one response while it grows."""
 
     def __init__(
         self,
@@ -65,12 +65,10 @@ class ResponseOutput:
             callables: the request's tools, by the names that the model knows.
             carries_thinking: whether the client wants a form of the thinking that it can send back.
         """
-        self.response = response
+        super().__init__(response)
         self._carries_thinking = carries_thinking
         self._callables = callables
         self._calls: list[GrowingCall] = []
-        self._n_events = 0
-        self._open: OutputItem | None = None
 
     @property
     def reply(self) -> ChatMessage:
@@ -96,6 +94,16 @@ class ResponseOutput:
     def begin(self) -> list[StreamEvent]:
         """The events before anything is generated."""
         return [self._whole("response.created"), self._whole("response.in_progress")]
+
+    def queue(self) -> list[StreamEvent]:
+        """The events of a response that is not begun at once."""
+        self.response["status"] = "queued"
+        return [self._whole("response.created"), self._whole("response.queued")]
+
+    def go_on(self) -> list[StreamEvent]:
+        """The events of a queued response that is generated now."""
+        self.response["status"] = "in_progress"
+        return [self._whole("response.in_progress")]
 
     def add(self, event: ChatEvent, now_s: int) -> list[StreamEvent]:
         """The events that a chat event adds; `now_s` is the time, in Unix seconds."""
@@ -226,51 +234,16 @@ class ResponseOutput:
         self.response["completed_at"] = now_s
         return [*events, self._whole("response.completed")]
 
+    def cancel(self, finished: ChatFinished) -> list[StreamEvent]:
+        """The last events of a response that was cancelled. There is none that says so."""
+        events = self._end_item("incomplete")
+        self.response["status"] = "cancelled"
+        self.response["usage"] = encode_usage(finished)
+        return events
+
     def fail(self, failure: ApiError) -> list[StreamEvent]:
         """The last event of a response that failed after it began."""
         events = self._end_item("incomplete")
         self.response["status"] = "failed"
         self.response["error"] = {"code": "server_error", "message": failure.message}
         return [*events, self._whole("response.failed")]
-
-    def _event(self, kind: str) -> StreamEvent:
-        self._n_events += 1
-        return {"type": kind, "sequence_number": self._n_events - 1}
-
-    def _whole(
-        self,
-        kind: Literal[
-            "response.created",
-            "response.in_progress",
-            "response.completed",
-            "response.incomplete",
-            "response.failed",
-        ],
-    ) -> StreamEvent:
-        event = self._event(kind)
-        event["response"] = copy.deepcopy(self.response)
-        return event
-
-    def _item(self, kind: str) -> StreamEvent:
-        assert self._open is not None, "an item is open"
-        event = self._event(kind)
-        event["output_index"] = len(self.response["output"]) - 1
-        event["item"] = copy.deepcopy(self._open)
-        return event
-
-    def _in_item(self, kind: str) -> StreamEvent:
-        assert self._open is not None, "an item is open"
-        event = self._event(kind)
-        event["item_id"] = self._open["id"]
-        event["output_index"] = len(self.response["output"]) - 1
-        return event
-
-    def _in_part(self, kind: str) -> StreamEvent:
-        event = self._in_item(kind)
-        event["content_index"] = 0
-        return event
-
-    def _part(self, kind: str, part: TextPart | ThoughtPart) -> StreamEvent:
-        event = self._in_part(kind)
-        event["part"] = copy.deepcopy(part)
-        return event

@@ -132,6 +132,7 @@ class ResponseBody(OpenModel):
     reasoning: ReasoningConfig | None = None
     stream: bool | None = None
     store: bool | None = None
+    background: bool | None = None
     include: list[Includable] | None = None
     metadata: dict[str, MetadataText] | None = Field(default=None, max_length=16)
     max_output_tokens: int | None = Field(default=None, ge=1)

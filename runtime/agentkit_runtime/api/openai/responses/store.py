@@ -12,6 +12,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.responses.wire import ItemDocument, ResponseDocument
@@ -43,15 +44,28 @@ class StoredResponse:
     input_items: tuple[ItemDocument, ...]
     """Of this response's input and of those that it continues, oldest first."""
     conversation: Conversation
+    events: tuple[bytes, ...] = ()
+    """Of its stream, where they can be asked for again."""
 
     weight: int = field(init=False)
     """Bytes, roughly. What it shares with responses that it continues is counted with each."""
 
     def __post_init__(self) -> None:
         said = self.conversation
-        parts = (self.document, self.input_items, said.ids, said.front[0], said.front[2])
+        sent = (self.document, self.input_items, self.events)
+        parts = (*sent, said.ids, said.front[0], said.front[2], _texts(said.messages))
         tools = [(tool.name, tool.description, tool.parameters) for tool in said.front[1]]
-        object.__setattr__(self, "weight", _size((*parts, tools, _texts(said.messages))))
+        object.__setattr__(self, "weight", _size((*parts, tools)))
+
+
+class Unfinished(Protocol):
+    """A response that goes on by itself; `background.Background`."""
+
+    def forget(self) -> None:
+        """End it, and keep nothing of it."""
+
+
+U = TypeVar("U", bound=Unfinished)
 
 
 class ResponseStore:
@@ -65,9 +79,23 @@ class ResponseStore:
         self._max_bytes_of_tenant = max_bytes_of_tenant
         self._responses: OrderedDict[tuple[str, str], StoredResponse] = OrderedDict()
         self._n_bytes: dict[str, int] = {}
+        self._unfinished: dict[tuple[str, str], Unfinished] = {}
 
     def __len__(self) -> int:
         return len(self._responses)
+
+    def begin(self, tenant: str, response_id: str, unfinished: Unfinished) -> None:
+        """Know a response that goes on by itself until `end` is called."""
+        self._unfinished[tenant, response_id] = unfinished
+
+    def end(self, tenant: str, response_id: str) -> None:
+        """It is over. Whoever says so puts it in, unless it was to be forgotten."""
+        self._unfinished.pop((tenant, response_id), None)
+
+    def unfinished(self, tenant: str, response_id: str, kind: type[U]) -> U | None:
+        """A response of this tenant that goes on; None where it is over, or never was."""
+        found = self._unfinished.get((tenant, response_id))
+        return found if isinstance(found, kind) else None
 
     def put(self, tenant: str, response: StoredResponse) -> None:
         """Keep a response; it has an id of its own."""
@@ -103,11 +131,17 @@ class ResponseStore:
         self._drop((tenant, response_id))
 
     def forget(self, tenant: str | None) -> int:
-        """Forget all responses of a tenant, or of all (None); returns how many there were."""
+        """Forget all responses of a tenant, or of all (None); returns how many there were.
+
+        Those that still go on are ended.
+        """
+        unfinished = [one for key, one in self._unfinished.items() if tenant in (None, key[0])]
+        for one in unfinished:
+            one.forget()
         keys = [key for key in self._responses if tenant in (None, key[0])]
         for key in keys:
             self._drop(key)
-        return len(keys)
+        return len(keys) + len(unfinished)
 
     def _drop(self, key: tuple[str, str]) -> None:
         tenant, _ = key

@@ -8,7 +8,7 @@ from typing import Literal, NotRequired, TypedDict
 from agentkit_runtime.api.openai.wire import ContentLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
-ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
+ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 class TextPart(TypedDict):
