@@ -1,10 +1,12 @@
-"""Coding agents that anybody can install from npm, and how they are pointed at a server."""
+"""Coding agents that anybody can install from npm or PyPI, and how they are pointed at a server."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 MODEL = "smollm2"
 SLOTS = 8192
@@ -20,9 +22,10 @@ class Agent:
     package: str
     command: Callable[[Path, str], list[str]]
     """From the folder of installed packages and the prompt."""
-    settings: Callable[[str], dict[str, object]]
+    settings: Callable[[str], dict[str, str]]
     """Files that it reads, by their path in its home, from the server's URL."""
     environment: Callable[[str], dict[str, str]]
+    source: Literal["npm", "pypi"] = "npm"
 
 
 def claude_code() -> Agent:
@@ -59,7 +62,7 @@ def pi(api: str, base: str, name: str) -> Agent:
         only = ["--no-session", "--offline", "--no-extensions", "--no-skills", "--no-context-files"]
         return ["node", str(program), "-p", *model, *only, "--tools", "read", prompt]
 
-    def settings(url: str) -> dict[str, object]:
+    def settings(url: str) -> dict[str, str]:
         model = {
             "id": MODEL,
             "name": MODEL,
@@ -70,12 +73,99 @@ def pi(api: str, base: str, name: str) -> Agent:
         }
         provider = {"baseUrl": f"{url}{base}", "api": api, "apiKey": "none", "models": [model]}
         return {
-            ".pi/agent/models.json": {"providers": {"ours": provider}},
-            ".pi/agent/settings.json": {"compaction": {"enabled": False}},
+            ".pi/agent/models.json": json.dumps({"providers": {"ours": provider}}),
+            ".pi/agent/settings.json": json.dumps({"compaction": {"enabled": False}}),
         }
 
     package = "@mariozechner/pi-coding-agent"
     return Agent(f"pi ({name})", package, command, settings, lambda _: {})
+
+
+def codex() -> Agent:
+    """OpenAI's own, by Responses; short instructions and few tools, for its usual prompt is too
+    long for 8k."""
+
+    def command(packages: Path, prompt: str) -> list[str]:
+        (binary,) = packages.glob("@openai/codex-*/vendor/*/bin/codex")
+        without = ("multi_agent", "goals", "skill_mcp_dependency_install")
+        off = [word for name in without for word in ("--disable", name)]
+        alone = ["exec", "--skip-git-repo-check", "-s", "danger-full-access"]
+        return [str(binary), *alone, *off, prompt]
+
+    def settings(url: str) -> dict[str, str]:
+        lines = [
+            f'model = "{MODEL}"',
+            'model_provider = "ours"',
+            'model_instructions_file = "rules.md"',
+            "[model_providers.ours]",
+            'name = "ours"',
+            f'base_url = "{url}/v1"',
+            'wire_api = "responses"',
+            "[skills.bundled]",
+            "enabled = false",
+        ]
+        return {".codex/config.toml": "\n".join(lines), ".codex/rules.md": RULES}
+
+    return Agent("codex (Responses)", "@openai/codex", command, settings, lambda _: {})
+
+
+def opencode(package: str, name: str) -> Agent:
+    """By the provider package that speaks an API; one tool and a short prompt of its own."""
+
+    def command(packages: Path, prompt: str) -> list[str]:
+        binary = next(iter(sorted(packages.glob("opencode-linux-*/bin/opencode"))))
+        return [str(binary), "run", "--pure", "--title", "word", prompt]
+
+    def settings(url: str) -> dict[str, str]:
+        limit = {"context": SLOTS, "output": MAX_ANSWER_TOKENS}
+        provider = {
+            "npm": package,
+            "name": "ours",
+            "options": {"baseURL": f"{url}/v1", "apiKey": "none"},
+            "models": {MODEL: {"name": MODEL, "limit": limit}},
+        }
+        document = {
+            "autoupdate": False,
+            "provider": {"ours": provider},
+            "model": f"ours/{MODEL}",
+            "small_model": f"ours/{MODEL}",
+            "agent": {"build": {"prompt": RULES, "tools": {"*": False, "read": True}}},
+        }
+        return {".config/opencode/opencode.json": json.dumps(document)}
+
+    return Agent(f"opencode ({name})", "opencode-ai", command, settings, lambda _: {})
+
+
+def qwen_code() -> Agent:
+    """By Chat Completions."""
+
+    def command(packages: Path, prompt: str) -> list[str]:
+        program = packages / "@qwen-code/qwen-code/cli.js"
+        model = ["--auth-type", "openai", "-m", MODEL, "--system-prompt", RULES]
+        return ["node", str(program), "--bare", *model, "--core-tools", "read_file", "-p", prompt]
+
+    def environment(url: str) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": MODEL}
+
+    package = "@qwen-code/qwen-code"
+    return Agent("qwen-code (Chat Completions)", package, command, lambda _: {}, environment)
+
+
+def aider() -> Agent:
+    """By Chat Completions, without tools: it shows the file and reads edits out of the text."""
+
+    def command(packages: Path, prompt: str) -> list[str]:
+        model = ["--model", f"openai/{MODEL}", "--no-show-model-warnings", "--map-tokens", "0"]
+        quiet = ["--no-git", "--no-check-update", "--analytics-disable", "--no-pretty"]
+        program = packages.parent / "pypi/bin/aider"
+        return [str(program), *model, *quiet, "--yes-always", "--message", prompt, "notes.txt"]
+
+    def environment(url: str) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": f"{url}/v1"}
+
+    return Agent(
+        "aider (Chat Completions)", "aider-chat", command, lambda _: {}, environment, "pypi"
+    )
 
 
 def agents() -> list[Agent]:
@@ -85,4 +175,10 @@ def agents() -> list[Agent]:
         pi("anthropic-messages", "", "Messages"),
         pi("openai-completions", "/v1", "Chat Completions"),
         pi("openai-responses", "/v1", "Responses"),
+        codex(),
+        opencode("@ai-sdk/openai-compatible", "Chat Completions"),
+        opencode("@ai-sdk/openai", "Responses"),
+        opencode("@ai-sdk/anthropic", "Messages"),
+        qwen_code(),
+        aider(),
     ]

@@ -25,6 +25,12 @@ class Seen:
     paths: set[str] = field(default_factory=set)
     prompt_tokens: list[int] = field(default_factory=list)
     cached_tokens: list[int] = field(default_factory=list)
+    moved: list[str] = field(default_factory=list)
+    """What an agent changed of the front that it had sent before: the first part of each."""
+    unserved: set[str] = field(default_factory=set)
+    """What the server told that it leaves out."""
+    sent: list[list[str]] = field(default_factory=list)
+    """The parts of each request's prompt, in order."""
     n_results: int = 0
     """Results of tools in the last request."""
     failures: list[str] = field(default_factory=list)
@@ -63,6 +69,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         said = answer.read()
         if path in FORCED:
             _note(self.server.seen, answer.status, said)
+            self.server.seen.unserved.update(
+                name for name in answer.getheader("x-agentkit-unserved", "").split(", ") if name
+            )
         self.send_response(answer.status)
         self.send_header("content-type", answer.getheader("content-type", "text/plain"))
         self.send_header("content-length", str(len(said)))
@@ -77,6 +86,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.server.seen.paths.add(path)
         asked: dict[str, Any] = json.loads(body)
         self.server.seen.n_results = _results_in(asked)
+        _note_moved(self.server.seen, asked)
         if not (self.server.forces and asked.get("tools")) or self.server.seen.n_results:
             return body
         return json.dumps({**asked, "tool_choice": FORCED[path]}).encode()
@@ -85,10 +95,46 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing: the report does."""
 
 
+def _parts(asked: Mapping[str, Any]) -> list[str]:
+    """What a prompt is made of, in order, but for marks that only concern the cache."""
+    said = asked.get("messages") or asked.get("input") or []
+    turns = [said] if isinstance(said, str) else said
+    front = [asked.get("tools"), asked.get("system") or asked.get("instructions")]
+    return [json.dumps(_unmarked(part)) for part in [*front, *turns]]
+
+
+def _unmarked(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {key: _unmarked(value) for key, value in part.items() if key != "cache_control"}
+    return [_unmarked(value) for value in part] if isinstance(part, list) else part
+
+
+def _note_moved(seen: Seen, asked: Mapping[str, Any]) -> None:
+    """Compare a request with the one before that shares most with it, if it is its conversation."""
+    parts = _parts(asked)
+    shared = [(_n_shared(earlier, parts), len(earlier)) for earlier in seen.sent]
+    n_shared, n_earlier = max(shared, default=(0, 0))
+    if 2 < n_shared < n_earlier:
+        seen.moved.append(f"message {n_shared - 2} of {n_earlier - 2}")
+    seen.sent.append(parts)
+
+
+def _n_shared(one: list[str], other: list[str]) -> int:
+    return next(
+        (n for n, (left, right) in enumerate(zip(one, other, strict=False)) if left != right),
+        min(len(one), len(other)),
+    )
+
+
 def _results_in(asked: Mapping[str, Any]) -> int:
     """Results of tools in a conversation of any of the three APIs."""
     text = json.dumps(asked.get("messages") or asked.get("input") or [])
-    kinds = ('"tool_result"', '"role": "tool"', '"function_call_output"')
+    kinds = (
+        '"tool_result"',
+        '"role": "tool"',
+        '"function_call_output"',
+        '"custom_tool_call_output"',
+    )
     return sum(text.count(kind) for kind in kinds)
 
 

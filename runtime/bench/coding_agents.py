@@ -1,4 +1,4 @@
-"""Coding agents from npm against our server with the bundled model: how far do they come?
+"""Coding agents from npm and PyPI against our server with the bundled model: how far do they come?
 
     python runtime/bench/coding_agents.py --install DIR [--agent NAME] [--unforced]
 
@@ -12,12 +12,12 @@ looks. What is printed is what happened, whatever that is; the exit status is th
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.agent_programs import MODEL, SLOTS, Agent, agents
@@ -28,12 +28,18 @@ AGENT_TIMEOUT_S = 300
 WORD = "apricot"
 
 
-def install(packages: set[str], folder: Path) -> Path:
-    """Install packages from npm where they are missing; where they are then."""
-    modules = folder / "node_modules"
+def install(chosen: Sequence[Agent], folder: Path) -> Path:
+    """Install the agents' packages where they are missing; where those of npm are then."""
+    modules, environment = folder / "node_modules", folder / "pypi"
+    packages = {agent.package for agent in chosen if agent.source == "npm"}
     missing = sorted(name for name in packages if not (modules / name).exists())
     if missing:
         command = ["npm", "install", "--prefix", str(folder), "--ignore-scripts", *missing]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+    python = sorted({agent.package for agent in chosen if agent.source == "pypi"})
+    if python and not environment.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        command = [str(environment / "bin/pip"), "install", *python]
         subprocess.run(command, check=True, stdout=sys.stderr)
     return modules
 
@@ -46,7 +52,7 @@ def run(agent: Agent, modules: Path, folder: Path, proxy: Proxy) -> None:
     for path, content in agent.settings(proxy.url).items():
         target = home / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(content))
+        target.write_text(content)
     proxy.seen = Seen()
     prompt = f"Read the file {work / 'notes.txt'} and tell me the code word."
     environment = {**os.environ, "HOME": str(home), **agent.environment(proxy.url)}
@@ -77,6 +83,8 @@ def report(agent: Agent, seen: Seen, ended: str, said: str, seconds: float) -> N
         f"   requests         {len(seen.statuses)}, statuses {sorted(set(seen.statuses))}",
         f"   results of tools {seen.n_results} in the last request",
         f"   prompts          {seen.prompt_tokens} tokens, cached {seen.cached_tokens} ({share})",
+        f"   moved            {', '.join(seen.moved) or 'nothing'}",
+        f"   left out         {', '.join(sorted(seen.unserved)) or 'nothing'}",
         f"   knows the word   {'yes' if WORD in said else 'no'}",
         f"   said             {said[:300]!r}",
         *(f"   failure          {failure}" for failure in seen.failures[:3]),
@@ -94,7 +102,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.install.expanduser().absolute()
     chosen = [agent for agent in agents() if options.agent in agent.name]
-    modules = install({agent.package for agent in chosen}, folder)
+    modules = install(chosen, folder)
     with (
         serve_process("--slots", str(SLOTS), model=MODEL) as server,
         Proxy(server.url, forces=not options.unforced) as proxy,
