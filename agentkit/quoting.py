@@ -45,15 +45,11 @@ class RequestEstimate:
 
     def __init__(self, run: RunState, request: ModelRequest) -> None:
         self._budget = run.budget
-        self._models: tuple[Model, ...] = ()
-        self._n_input = 0
-        self._n_output = 0
-        if self._budget.needs_quotes:
-            self._models = leaves(run.member.model)
-            if self._budget.needs_prices:
-                _check_prices(self._models)
-            self._n_input = _n_input(run, request)
-            self._n_output = request.settings.max_tokens or _LONGEST_ANSWER_TOKENS
+        self._request = request
+        self._last = run.last_usage
+        self._models = leaves(run.member.model)
+        if self._budget.needs_prices:
+            _check_prices(self._models)
 
     async def reserve(self, *, turns: int = 1) -> Reservation:
         """Wait until the request fits beside those that are under way.
@@ -67,20 +63,25 @@ class RequestEstimate:
         if not self._budget.needs_quotes:
             return await self._budget.reserve(Quote(turns=turns))
         n_input = self._n_input * _MARGIN + _OVERHEAD_TOKENS
+        n_output = self._request.settings.max_tokens or _LONGEST_ANSWER_TOKENS
         return await self._budget.reserve(
             Quote(
                 turns=turns,
                 input_tokens=n_input,
-                output_tokens=self._n_output,
-                usd=_usd(self._models, n_input, self._n_output),
+                output_tokens=n_output,
+                usd=_usd(self._models, n_input, n_output),
             )
         )
 
     def used(self, builder: TurnBuilder) -> Quote:
-        """Return what a request has used that began to answer, most probably."""
-        if not self._budget.needs_quotes:
-            return Quote(turns=0)
+        """Return what a request has used that began to answer, most probably.
+
+        Also where nothing is limited: whoever resumes the run may limit it.
+        """
         usage, _ = builder.spent
+        is_said = usage.input_tokens is not None and usage.output_tokens is not None
+        if is_said and not self._budget.needs_quotes:
+            return Quote(turns=0)
         n_input = self._n_input if usage.input_tokens is None else usage.input_tokens
         n_output = usage.output_tokens
         if n_output is None:
@@ -93,6 +94,11 @@ class RequestEstimate:
             is_free=all(map(costs_nothing, self._models)),
         )
 
+    @property
+    def _n_input(self) -> int:
+        volatile = len((self._request.context.volatile or "").encode()) // BYTES_PER_TOKEN
+        return _n_prompt(self._last, self._request.context) + volatile
+
 
 def unseen(run: RunState, longest_answer: int) -> Quote:
     """Return what the run's next request has used if another process has sent it, most probably.
@@ -101,8 +107,6 @@ def unseen(run: RunState, longest_answer: int) -> Quote:
         run: as it is before that request.
         longest_answer: that the run has given so far, in tokens; 0: none.
     """
-    if not run.budget.needs_quotes:
-        return Quote(turns=0)
     models = leaves(run.member.model)
     n_input = _n_prompt(run.last_usage, run.context)
     most = run.member.agent.settings.max_tokens or _LONGEST_ANSWER_TOKENS
@@ -114,11 +118,6 @@ def unseen(run: RunState, longest_answer: int) -> Quote:
         usd=_usd(models, n_input, n_output),
         is_free=all(map(costs_nothing, models)),
     )
-
-
-def _n_input(run: RunState, request: ModelRequest) -> int:
-    volatile = len((request.context.volatile or "").encode()) // BYTES_PER_TOKEN
-    return _n_prompt(run.last_usage, request.context) + volatile
 
 
 def _n_prompt(last: Usage | None, context: Context) -> int:

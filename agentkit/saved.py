@@ -206,6 +206,18 @@ class SavedEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WayBack:
+    """What a run goes back to if the model refuses the epoch in which it is asked next."""
+
+    context: Context
+    """As it would be now without that epoch."""
+    n_old_messages: int
+    """As in the run, for this context."""
+    n_said: int
+    """How much of the run's `said_before` was said in the epochs before this context's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRun:
     """One run after a step."""
 
@@ -239,6 +251,8 @@ class SavedRun:
     """Messages of the context that were there before this run, or that stand for others."""
     said_before: tuple[Message, ...]
     """What the run added in the epochs before this one."""
+    way_back: WayBack | None = None
+    """Where no model has answered in the context's epoch yet, and may refuse it."""
     requests: tuple[RequestRecord, ...]
     """Its own, without those of runs below."""
     end: SavedEnd | None

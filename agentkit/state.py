@@ -26,7 +26,7 @@ from agentkit.quote import Quote
 from agentkit.result import Outcome, RunRecord, RunResult, failure_text
 from agentkit.run_services import RunServices
 from agentkit.runs_below import RunsBelow
-from agentkit.saved import Memory, SavedEnd, SavedRun, Status
+from agentkit.saved import Memory, SavedEnd, SavedRun, Status, WayBack
 from agentkit.shares import Shares
 from agentkit.shown_tools import ShownTools
 from agentkit.toolset import ToolContext, Toolset
@@ -188,6 +188,7 @@ class RunState:
             run.open = OpenTurn(saved.open_turn.message, saved.open_turn, answers)
         run.was_asking = saved.status == "running" and saved.open_turn is None
         run.recall(saved.memory)
+        run._undo = run._found_back(member, saved)
         if saved.status == "done" or (saved.status == "failed" and saved.parent is not None):
             run.status, run.end = saved.status, saved.end
         return run
@@ -302,6 +303,7 @@ class RunState:
             memory=self.memory,
             n_old_messages=self._n_old_messages,
             said_before=self._said_before,
+            way_back=self._way_back,
             requests=tuple(self._requests),
             end=self.end,
             began_at=self._began_at,
@@ -417,6 +419,27 @@ class RunState:
         self.context = context
         self.last_usage = None
         self.epoch += 1
+
+    @property
+    def _way_back(self) -> WayBack | None:
+        if self._undo is None:
+            return None
+        _, context, n_old, said = self._undo
+        return WayBack(context=context, n_old_messages=n_old, n_said=len(said))
+
+    def _found_back(
+        self, member: Member, saved: SavedRun
+    ) -> tuple[Member, Context, int, tuple[Message, ...]] | None:
+        """Return what another process could have gone back to, if its agent still can."""
+        from agentkit.team.joining import joined
+        from agentkit.team.pinned import pinned
+
+        way = saved.way_back
+        if way is None or (host := pinned(member, way.context)) is None:
+            return None
+        active = self.member.name
+        found = host if active == host.name else joined(host, host.desk[active])
+        return found, way.context, way.n_old_messages, saved.said_before[: way.n_said]
 
     def begin_anew(self, renewal: Renewal) -> None:
         """Note that the context is a new epoch, behind the front that the agent has now.

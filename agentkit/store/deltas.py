@@ -17,7 +17,7 @@ from agentkit.caching.report import RequestRecord
 from agentkit.context import Context, Segment
 from agentkit.context.canonical import chain_digest, digest
 from agentkit.json_values import decode, encode
-from agentkit.saved import Memory, SavedRun, SavedTurn
+from agentkit.saved import Memory, SavedRun, SavedTurn, WayBack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +40,10 @@ class Step:
     turn: int
     head: str | None
     """The context's digest; None: it is the one before."""
+    back: str | None
+    """The digest of the context that it may go back to, where that is another than before."""
     rows: tuple[ChainRow, ...]
-    """The part of the context that the one before does not have."""
+    """The part of these contexts that the one before does not have."""
     kept: Mapping[str, str]
     """Long tool results that are new, by handle."""
     requests: tuple[RequestRecord, ...]
@@ -71,6 +73,10 @@ def _step(run: SavedRun, before: SavedRun | None) -> Step:
     rows: tuple[ChainRow, ...] = ()
     if head is not None:
         rows = _rows(run.context, () if old_head is None else (old_head,))
+    way = run.way_back
+    has_other_way = way is not (None if before is None else before.way_back)
+    if way is not None and has_other_way:
+        rows += _rows(way.context, () if old_head is None else (old_head,))
     n_requests = 0 if before is None else len(before.requests)
     requests = run.requests[n_requests:]
     kept = _new_kept(run.memory, None if before is None else before.memory)
@@ -79,14 +85,17 @@ def _step(run: SavedRun, before: SavedRun | None) -> Step:
         data["open"] = _open(run.open_turn, None if before is None else before.open_turn)
     if requests:
         data["requests"] = [encode(request, None) for request in requests]
+    if has_other_way:
+        data["way"] = None if way is None else [way.n_old_messages, way.n_said]
     if before is None or run.said_before is not before.said_before:
         data["said"] = _grown(run.said_before, () if before is None else before.said_before)
     if before is None or kept or len(run.memory.kept) != len(before.memory.kept):
         data["kept"] = list(run.memory.kept)
     return Step(
-        kind=_kind(run, before, head is not None, rows),
+        kind=_kind(run, before, head is not None),
         turn=run.turn,
         head=head,
+        back=way.context.digest if way is not None and has_other_way else None,
         rows=rows,
         kept=kept,
         requests=requests,
@@ -158,7 +167,7 @@ def _grown(said: tuple[Message, ...], before: tuple[Message, ...]) -> dict[str, 
     return {"from": n_same, "add": [message_to_json(message) for message in said[n_same:]]}
 
 
-def _kind(run: SavedRun, before: SavedRun | None, moved: bool, rows: tuple[ChainRow, ...]) -> str:
+def _kind(run: SavedRun, before: SavedRun | None, moved: bool) -> str:
     if before is None:
         return "begin"
     if run.status != "running":
@@ -180,7 +189,7 @@ def _same(first: object, second: object) -> bool:
 @functools.cache
 def _values() -> tuple[str, ...]:
     """Fields of a run that are kept whole when they have changed."""
-    apart = ("context", "open_turn", "requests", "said_before", "claim")
+    apart = ("context", "open_turn", "requests", "said_before", "way_back", "claim")
     return tuple(item.name for item in fields(SavedRun) if item.name not in apart)
 
 
@@ -196,7 +205,8 @@ def _hints() -> Mapping[str, Any]:
 
 @dataclass(slots=True)
 class Folded:
-    """The steps of a run, put together one by one. `head` and `handles` are in other tables."""
+    """The steps of a run, put together one by one. What `head`, `back` and `handles` name is in
+    other tables."""
 
     values: dict[str, Any] = field(default_factory=dict)
     open: dict[str, Any] | None = None
@@ -204,8 +214,10 @@ class Folded:
     said: list[Any] = field(default_factory=list)
     handles: tuple[str, ...] = ()
     head: str | None = None
+    back: str | None = None
+    way: list[int] | None = None
 
-    def add(self, kind: str, head: str | None, text: str) -> None:
+    def add(self, kind: str, head: str | None, text: str, back: str | None) -> None:
         """Add the next step.
 
         Raises:
@@ -213,6 +225,7 @@ class Folded:
         """
         if kind == "begin":
             self.values, self.open, self.requests, self.said = {}, None, [], []
+            self.way = self.back = None
         data = json.loads(text)
         self.head = head or self.head
         self.values |= data["set"]
@@ -221,6 +234,8 @@ class Folded:
             self._add_open(data["open"])
         if "said" in data:
             self.said[data["said"]["from"] :] = data["said"]["add"]
+        if "way" in data:
+            self.way, self.back = data["way"], back
         if "kept" in data:
             self.handles = tuple(data["kept"])
 
@@ -238,14 +253,24 @@ class Folded:
         memory: Memory = decode(Memory, self.values["memory"], None)
         return replace(memory, kept={handle: kept[handle] for handle in self.handles})
 
-    def run(self, context: Context, kept: Mapping[str, str], claim: str) -> SavedRun:
+    def run(self, context: Context, back: Context, kept: Mapping[str, str], claim: str) -> SavedRun:
         """Return the run; by `claim` it is saved now.
+
+        Args:
+            context: that of `head`.
+            back: that of `back`.
+            kept: long tool results, by handle.
+            claim: of whoever has the run.
 
         Raises:
             FormatError, KeyError, TypeError, ValueError, AttributeError: a step is damaged.
         """
         hints = _hints()
         values = {name: decode(hints[name], value, None) for name, value in self.values.items()}
+        way = None
+        if self.way is not None:
+            n_old, n_said = self.way
+            way = WayBack(context=back, n_old_messages=n_old, n_said=n_said)
         return SavedRun(
             **{
                 **values,
@@ -254,6 +279,7 @@ class Folded:
                 "open_turn": decode(hints["open_turn"], self.open, None),
                 "requests": tuple(decode(RequestRecord, each, None) for each in self.requests),
                 "said_before": tuple(map(message_from_json, self.said)),
+                "way_back": way,
                 "claim": claim,
             }
         )

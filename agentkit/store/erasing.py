@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, exists, select, text
+from sqlalchemy import Connection, exists, select, text, union
 from sqlalchemy import delete as delete_from
 
 from agentkit.errors import ConfigurationError
@@ -39,8 +39,9 @@ def delete(connection: Connection, by: Mapping[str, str]) -> tuple[str, ...]:
     numbers = [row.id for row in gone]
     heads, texts = set[str](), set[str]()
     for some in _portions(numbers):
-        of_steps = select(steps.c.head).where(steps.c.run.in_(some), steps.c.head.is_not(None))
-        heads |= set(connection.execute(of_steps).scalars())
+        for column in (steps.c.head, steps.c.back):
+            of_steps = select(column).where(steps.c.run.in_(some), column.is_not(None))
+            heads |= set(connection.execute(of_steps).scalars())
         texts |= set(
             connection.execute(select(kept.c.segment).where(kept.c.run.in_(some))).scalars()
         )
@@ -55,8 +56,9 @@ def delete(connection: Connection, by: Mapping[str, str]) -> tuple[str, ...]:
 def sweep(connection: Connection) -> int:
     """Delete all segments and links that no run needs; return how many segments there were."""
     _keep_savers_out(connection)
-    heads = select(steps.c.head.label("digest")).where(steps.c.head.is_not(None))
-    used = heads.cte("used", recursive=True)
+    columns = (steps.c.head, steps.c.back)
+    heads = (select(each.label("digest")).where(each.is_not(None)) for each in columns)
+    used = select(union(*heads).subquery().c.digest).cte("used", recursive=True)
     up = select(chain.c.parent).join(used, chain.c.digest == used.c.digest)
     used = used.union(up.where(chain.c.parent.is_not(None)))
     connection.execute(delete_from(chain).where(chain.c.digest.not_in(select(used.c.digest))))
@@ -125,6 +127,7 @@ def _unused(digests: Sequence[str]) -> tuple[Any, ...]:
         chain.c.digest.in_(digests),
         ~exists().where(longer.c.parent == chain.c.digest),
         ~exists().where(steps.c.head == chain.c.digest),
+        ~exists().where(steps.c.back == chain.c.digest),
     )
 
 

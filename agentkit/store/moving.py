@@ -39,7 +39,8 @@ def export(connection: Connection, wanted: Mapping[str, str | None]) -> bytes:
     """
     rows = _rows(connection, wanted)
     found = [(row, _steps(connection, row), _kept(connection, row)) for row in rows]
-    heads = {step["head"] for _, of_run, _ in found for step in of_run if step["head"]}
+    steps_of = [step for _, of_run, _ in found for step in of_run]
+    heads = {step[name] for step in steps_of for name in ("head", "back") if step[name]}
     links = _links(connection, heads)
     digests = dict.fromkeys(link["segment"] for link in links)
     digests |= dict.fromkeys(each["segment"] for _, _, texts in found for each in texts)
@@ -152,7 +153,8 @@ def _import_link(connection: Connection, value: Mapping[str, Any]) -> int:
 
 
 def _import_run(connection: Connection, value: Mapping[str, Any]) -> int:
-    run, new_steps = value["run"], value["steps"]
+    run = value["run"]
+    new_steps = [{"back": None, **step} for step in value["steps"]]  # format 1 has none
     query = select(runs).where(runs.c.run_id == run["run_id"])
     there = connection.execute(query).mappings().first()
     if there is None:

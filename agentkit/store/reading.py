@@ -59,7 +59,10 @@ def read_run(
     folded = read_steps(connection, row)
     try:
         context = read_context(connection, folded.head, segments_read)
-        return folded.run(context, _kept(connection, row["id"]), row["owner"])
+        back = Context()
+        if folded.back is not None:
+            back = read_context(connection, folded.back, segments_read)
+        return folded.run(context, back, _kept(connection, row["id"]), row["owner"])
     except (ContextError, FormatError, *_DAMAGE) as error:
         raise _damaged(row, error) from error
 
@@ -100,7 +103,7 @@ def read_steps(connection: Connection, row: RowMapping, until_turn: int | None =
     folded = Folded()
     for step in found[:n_steps]:
         try:
-            folded.add(step.kind, step.head, step.data)
+            folded.add(step.kind, step.head, step.data, step.back)
         except _DAMAGE as error:
             raise _damaged(row, f"step {step.number}: {error!r}") from error
     return folded

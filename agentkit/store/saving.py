@@ -236,6 +236,7 @@ def write_step(connection: Connection, run: int, number: int, step: Step, now: f
         "saved_at": now,
         "head": step.head,
         "data": step.data,
+        "back": step.back,
     }
     connection.execute(_ADD, values)
 

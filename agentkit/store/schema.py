@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-VERSION = 2
+VERSION = 3
 """Of the tables. Each change of theirs makes it one more, and adds a step to `upgrading.py`."""
 
 metadata = MetaData()
@@ -102,9 +102,19 @@ steps = Table(
     Column("saved_at", Float(53), nullable=False),
     Column("head", Text, ForeignKey("agentkit_chain.digest"), index=True),
     Column("data", Text, nullable=False),
+    Column("back", Text, ForeignKey("agentkit_chain.digest")),
     sqlite_with_rowid=False,
 )
-"""What each save has added to its run. `head` is the context, where it is another than before."""
+"""What each save has added to its run. `head` is the context, where it is another than before;
+`back` what it goes back to if that is refused."""
+
+_HAS_WAY_BACK = text("back IS NOT NULL")
+Index(
+    "agentkit_steps_back",
+    steps.c.back,
+    sqlite_where=_HAS_WAY_BACK,
+    postgresql_where=_HAS_WAY_BACK,
+)
 
 kept = Table(
     "agentkit_kept",

@@ -75,8 +75,18 @@ def _add_leases(connection: Connection) -> None:
         )
 
 
+def _add_ways_back(connection: Connection) -> None:
+    """Steps name a second context: what a run goes back to if its new epoch is refused."""
+    connection.execute(
+        text("ALTER TABLE agentkit_steps ADD COLUMN back TEXT REFERENCES agentkit_chain (digest)")
+    )
+    connection.execute(
+        text("CREATE INDEX agentkit_steps_back ON agentkit_steps (back) WHERE back IS NOT NULL")
+    )
+
+
 _Step: TypeAlias = Callable[[Connection], None]
 
-_STEPS: Mapping[int, _Step] = {1: _add_leases}
+_STEPS: Mapping[int, _Step] = {1: _add_leases, 2: _add_ways_back}
 """What makes the next version of the tables, by the one before. Says names and types itself: the
 tables of `schema.py` are those of today."""

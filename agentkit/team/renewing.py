@@ -86,6 +86,7 @@ def run_going_on(
         context=renewal.context,
         said_before=said,
         n_old_messages=len(renewal.context.messages),
+        way_back=None,
     )
     return found, anew, renewal
 

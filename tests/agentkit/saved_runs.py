@@ -37,6 +37,7 @@ from agentkit.saved import (
     SavedEnd,
     SavedRun,
     SavedTurn,
+    WayBack,
 )
 from agentkit.toolset.caller import Accept, Question
 from agentkit.usage import Timing, Usage
@@ -217,6 +218,8 @@ runs = st.builds(
     memory=memories,
     n_old_messages=counts,
     said_before=histories,
+    way_back=st.none()
+    | st.builds(WayBack, context=contexts(), n_old_messages=counts, n_said=counts),
     requests=some_requests,
     end=st.none() | ends,
     began_at=seconds,

@@ -131,6 +131,19 @@ async def test_a_request_that_was_under_way_when_a_process_vanished_counts_after
     assert SavedRun.from_json(saved.to_json()) == saved
 
 
+@pytest.mark.parametrize("error", [ModelError("broke"), JournalError("the process is gone")])
+async def test_what_nobody_has_reported_counts_in_limits_that_only_a_resume_has(
+    error: Exception,
+) -> None:
+    model, journal = Breaks(error), MemoryJournal()
+    agent = Agent(model=model, instructions="x", journal=journal)
+    with pytest.raises(type(error)):
+        await agent.run("Go.", run_id="r")
+    with pytest.raises(LimitReached, match="output_tokens=30 is reached"):
+        await agent.resume("r", limits=Limits(output_tokens=30))
+    assert model.n_asked == 1
+
+
 class Ends:
     """Ends a run once, at a place, while something is under way there."""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from agentkit.blocks import AssistantMessage, Text, UserMessage
 from agentkit.caching.report import RequestRecord
 from agentkit.context import Context, SystemPart, SystemText
-from agentkit.saved import Memory, SavedRun
+from agentkit.saved import Memory, SavedRun, WayBack
 from agentkit.usage import Timing, Usage
 
 FRONT = Context(SystemText(SystemPart.RULES, "Be exact."), SystemText(SystemPart.ROLE, "You add."))
@@ -58,6 +58,18 @@ def after_turn(run: SavedRun, answer: str = "", **fields: object) -> SavedRun:
         total_s=run.total_s + 1.0,
     )
     return replace(later, **fields)  # type: ignore[arg-type]
+
+
+def in_new_epoch(run: SavedRun, told: str = "Told instead.") -> SavedRun:
+    """The run in an epoch that the model may refuse; what it is told in the one before, then."""
+    way = WayBack(
+        context=run.context.append(UserMessage.of(told)),
+        n_old_messages=run.n_old_messages,
+        n_said=len(run.said_before),
+    )
+    said = (*run.said_before, *run.context.messages[run.n_old_messages :])
+    context = FRONT.append(UserMessage.of(f"A summary of {run.run_id}."))
+    return replace(run, context=context, n_old_messages=1, said_before=said, way_back=way)
 
 
 def below(run: SavedRun, run_id: str, **fields: object) -> SavedRun:

@@ -24,7 +24,7 @@ from agentkit.store.erasing import sweep
 from agentkit.store.schema import chain, kept, runs, segments, steps
 from agentkit.testing import FunctionModel
 from tests.agentkit.store.counts import n_rows
-from tests.agentkit.store.made import after_turn, begun, below
+from tests.agentkit.store.made import after_turn, begun, below, in_new_epoch
 
 _TABLES = (runs, steps, chain, kept, segments)
 
@@ -49,6 +49,36 @@ async def test_a_users_data_is_deleted_with_the_runs_below_and_others_stay(
     assert await journal.load("a") == await journal.load("child") == ()
     assert await journal.load("b") == (bob,)
     assert await journal.delete(user="ann") == 0
+
+
+async def test_what_a_run_may_go_back_to_goes_with_it_and_not_before(journal: SqlJournal) -> None:
+    run = begun("a", user="ann")
+    other = in_new_epoch(begun("b", user="bob"), "Told another.")
+    await journal.save(other)
+    before = await _rows(journal)
+    for each in (run, in_new_epoch(run)):
+        await journal.save(each)
+    for _ in range(2):
+        assert await journal.vacuum() == 0
+        assert await journal.load("a") == (in_new_epoch(run),)
+    assert await journal.delete(user="ann") == 1
+    assert await _rows(journal) == before
+    assert await journal.load("b") == (other,)
+    assert await journal.delete(user="bob") == 1
+    assert await _rows(journal) == [0] * len(_TABLES)
+
+
+async def test_what_a_run_may_go_back_to_stays_when_who_said_it_is_deleted(
+    journal: SqlJournal,
+) -> None:
+    run = begun("a", user="ann")
+    other = in_new_epoch(begun("b"))
+    assert other.way_back is not None
+    other = replace(other, way_back=replace(other.way_back, context=run.context))
+    for each in (run, other):
+        await journal.save(each)
+    assert await journal.delete(user="ann") == 1
+    assert await journal.load("b") == (other,)
 
 
 async def test_a_session_or_one_run_is_deleted(journal: SqlJournal) -> None:
@@ -166,7 +196,7 @@ def forests(draw: st.DrawFn) -> list[SavedRun]:
             run = begun(user=user, context=draw(st.sampled_from(made)).context)
         for _ in range(draw(st.integers(0, 3))):
             run = after_turn(run, draw(st.sampled_from(["Yes.", "No.", "Well."])))
-        made.append(run)
+        made.append(in_new_epoch(run) if draw(st.booleans()) else run)
     return made
 
 

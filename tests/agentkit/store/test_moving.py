@@ -13,7 +13,7 @@ from agentkit.errors import ConfigurationError
 from agentkit.journal import JournalError
 from agentkit.saved import SavedRun
 from agentkit.store import SqlJournal, open_journal
-from tests.agentkit.store.made import FRONT, after_turn, begun, below
+from tests.agentkit.store.made import FRONT, after_turn, begun, below, in_new_epoch
 
 
 def _tree(name: str = "r", **fields: object) -> list[SavedRun]:
@@ -21,7 +21,8 @@ def _tree(name: str = "r", **fields: object) -> list[SavedRun]:
     run = begun(name, **fields)
     kept = replace(run.memory, kept={"h": "long " * 500})
     child = below(run, f"{name} child")
-    return [run, child, after_turn(child, memory=kept), after_turn(run, memory=kept)]
+    later = in_new_epoch(after_turn(run, memory=kept))
+    return [run, child, after_turn(child, memory=kept), later]
 
 
 async def _save(journal: SqlJournal, runs: list[SavedRun]) -> None:

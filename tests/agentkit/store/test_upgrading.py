@@ -11,14 +11,14 @@ from sqlalchemy import Connection, Engine, insert, inspect, select, text, update
 from agentkit.journal import JournalError
 from agentkit.store import SqlJournal, open_journal
 from agentkit.store.engine import engine_of
-from agentkit.store.schema import VERSION, metadata, runs, version
-from tests.agentkit.store.made import after_turn, begun, below
+from agentkit.store.schema import VERSION, metadata, runs, steps, version
+from tests.agentkit.store.made import after_turn, begun, below, in_new_epoch
 from tests.agentkit.store.version_1 import TABLES
 
 RUN = begun("r", session="s", user="ann")
 CHILD = below(RUN, "child")
 LATER = after_turn(after_turn(RUN))
-NEW_IN_RUNS = {"seen_at", "n_adopted"}
+NEW = {runs.name: {"seen_at", "n_adopted"}, steps.name: {"back"}}
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def _rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
     found = {}
     for table in metadata.sorted_tables:
         rows = connection.execute(select(table)).mappings().all()
-        new = NEW_IN_RUNS if table is runs else set[str]()
+        new = NEW.get(table.name, set())
         found[table.name] = [{key: row[key] for key in row if key not in new} for row in rows]
     return found
 
@@ -79,10 +79,11 @@ async def test_what_version_1_has_kept_is_there_and_goes_on(old: str) -> None:
     with open_journal(old) as journal:
         assert await journal.load("r") == (LATER, CHILD)
         (taken, _) = await journal.claim("r")
-        await journal.save(after_turn(taken))
+        later = in_new_epoch(after_turn(taken))
+        await journal.save(later)
         await journal.save(begun("new"))
         assert [row.run_id for row in await journal.runs()] == ["new", "r"]
-        assert await journal.load("r") == (after_turn(LATER), CHILD)
+        assert await journal.load("r") == (later, CHILD)
 
 
 def test_an_upgraded_database_has_the_tables_of_a_new_one(old: str, folder: Any) -> None:
