@@ -17,7 +17,7 @@ http.py    fetches pages of the public web as text (extra `tools`)
            nobody sees (_unseen.py, _colours.py)
 python.py  runs programs under limits; _sandbox.py asks _jail.py, which supervises them:
            _jailed.py becomes the program, _namespaces.py confines, _orphans.py finds what is left,
-           _made_files.py what was made, _memory.py what it takes
+           _made_files.py what was made, _memory.py what it takes; _scratch.py is its folder
 _worker.py runs child processes that can be killed; _limits.py is their end of it
 _serve.py  what all servers share, _stdin.py ends them; _database.py holds SQLite, _text.py and
            _names.py show texts

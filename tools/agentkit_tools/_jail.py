@@ -12,9 +12,7 @@ import contextlib
 import json
 import os
 import selectors
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from agentkit_tools import _namespaces
 from agentkit_tools._jailed import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Program, prctl
 from agentkit_tools._made_files import made_files
 from agentkit_tools._memory import Memory
+from agentkit_tools._scratch import scratch_folder
 
 _OWN_UID_BASE = 0x7000_0000
 _READ_BYTES = 65_536
@@ -77,18 +76,14 @@ def _supervised(request: Mapping[str, Any]) -> dict[str, Any]:
     # Not dumpable: the program, which may run as the same user, cannot look into this process.
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
-    folder = tempfile.mkdtemp(prefix="python-")
-    try:
+    with scratch_folder() as (folder, lock):
         os.mkdir(f"{folder}/work", 0o700)
         os.mkdir(f"{folder}/tmp", 0o700)
         if owner is not None:
             os.chmod(folder, 0o711)
             for name in ("work", "tmp"):
                 os.chown(f"{folder}/{name}", owner, owner)
-        return _watched(request, Path(folder), owner, memory, is_isolated=False)
-    finally:
-        # `rm` copes with folders that are nested more deeply than Python's own functions.
-        subprocess.run(["rm", "-rf", "--", folder], check=False, stderr=subprocess.DEVNULL)
+        return _watched(request, Path(folder), owner, memory, lock, is_isolated=False)
 
 
 def _watched(
@@ -96,11 +91,12 @@ def _watched(
     root: Path,
     owner: int | None,
     memory: Memory,
-    *,
+    *secret: int,
     is_isolated: bool,
 ) -> dict[str, Any]:
     (root / "main.py").write_text(request["code"], encoding="utf-8", newline="")
-    secret = () if memory.descriptor is None else (memory.descriptor,)
+    if memory.descriptor is not None:
+        secret = (*secret, memory.descriptor)
     program = Program(request, root, owner, secret, is_isolated=is_isolated)
     streams = {
         program.out: _Stream(request["kept_bytes"]),

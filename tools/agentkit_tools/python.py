@@ -30,8 +30,9 @@ With `--isolation namespaces`, the default, on Linux:
 With `--isolation limits`, for systems without namespaces:
 
 - Time, memory (as above), number of processes, the size of each file and of the output are
-  limited, the environment is empty, and processes are found and killed at the end. On Linux (x86-64
-  and 64-bit ARM) System V memory, semaphores and queues are refused, which would outlive it.
+  limited, the environment is empty, and processes are found and killed at the end. The folder is
+  removed then, or by the next call when the server was killed. On Linux (x86-64 and 64-bit ARM)
+  System V memory, semaphores and queues are refused, which would outlive it.
 - NOT protected: a program runs as the user who started the server (or, when that is root, as a user
   of its own). It reads and writes the files which that user may, such as keys in the home folder;
   it reaches the network and this machine's services; it can fill the disk, and memory (/dev/shm,
