@@ -385,6 +385,8 @@ def test_what_is_asked_during_a_long_refresh_is_answered_from_the_snapshot_befor
             refreshing = pool.submit(tools.refresh)
             assert scan.begun.wait(20)
             during = tools.search("tea"), tools.list_texts(), tools.read_text("notes/b.md", 3, 3)
+            with pytest.raises(Refused, match="is being made already; call refresh again after it"):
+                tools.refresh()
         finally:
             scan.may_end.set()
         assert "1 added, 1 changed, 0 removed" in refreshing.result()
@@ -395,6 +397,7 @@ def test_what_is_asked_during_a_long_refresh_is_answered_from_the_snapshot_befor
     after = tools.search("tea")
     assert places(after) == ["new.md:1-1", "notes/deep/c.md:1-1"]
     assert told not in after
+    assert tools.refresh().startswith("nothing has changed")
     tools._index.close()
     assert [path.name for path in tmp_path.glob("cache.db*")] == ([file] if where != file else [])
 

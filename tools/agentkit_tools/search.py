@@ -156,10 +156,15 @@ class SearchTools:
 
     def refresh(self) -> str:
         """Make a new snapshot of the folder. Later answers come from it."""
-        with self._refreshing:
+        # Those who wait each hold a thread, which answers from the snapshot before need.
+        if not self._refreshing.acquire(timeout=self._wait_s):
+            raise Refused("a newer snapshot is being made already; call refresh again after it")
+        try:
             before = self._index.snapshot()
             snapshot, difference = self._index.refresh(self._scan, MAX_REFRESH_SECONDS)
             self._is_begun = True
+        finally:
+            self._refreshing.release()
         if before and before.digest == snapshot.digest:
             return f"nothing has changed; snapshot {snapshot.digest}, {snapshot.n_files} files"
         return (
