@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentkit_runtime.api.answer import Answer
-from agentkit_runtime.api.asked import Asked, Gate, OpenGate, Ticket, Watcher
+from agentkit_runtime.api.asked import Asked, Gate, NotYet, OpenGate, Ticket, Watcher
 from agentkit_runtime.api.caller import Bounds, Caller
 from agentkit_runtime.api.estimate import prompts_tokens
 from agentkit_runtime.api.labels import labelled
@@ -32,7 +32,13 @@ from agentkit_runtime.chat import ChatEvent, ChatRequest
 from agentkit_runtime.types import Priority
 
 if TYPE_CHECKING:
+    from agentkit_runtime.reply import ChatStream
     from agentkit_runtime.service import ChatService
+
+
+SETTLING_S = 0.5
+"""A request waits at the gate for so long at most: what comes before it is tokenised, and looked up
+in the cache, in milliseconds where the engine's steps are short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +102,7 @@ class Answering:
         watches = [Watches(self.watchers, asked[0])]
         try:
             n_tokens = await self._estimated(chats, caller) if large else None
-            place = _Place(self._enter(asked, n_tokens), len(asked))
+            place = _Place(await self._entered(asked, n_tokens), len(asked))
         except BaseException as error:
             watches[0].closed(error)
             raise
@@ -107,6 +113,19 @@ class Answering:
     async def _estimated(self, chats: Sequence[ChatRequest], caller: Caller) -> int:
         async with self.turn(caller):
             return await asyncio.to_thread(prompts_tokens, chats)
+
+    async def _entered(self, asked: Sequence[Asked], n_tokens: int | None) -> Ticket:
+        """Enter; where that hangs on what is not known yet, once it is, or after `SETTLING_S`."""
+        until_s = self.clock() + SETTLING_S
+        while True:
+            try:
+                return self._enter(asked, n_tokens)
+            except NotYet as refusal:
+                try:
+                    async with asyncio.timeout(max(0.0, until_s - self.clock())):
+                        await refusal.more_known()
+                except TimeoutError:
+                    raise refusal from None
 
     def _enter(self, asked: Sequence[Asked], n_tokens: int | None) -> Ticket:
         first, *others = asked
@@ -131,7 +150,7 @@ class Answering:
                 answer = Answer(one.chat, streams, place, watch, self._open.discard, join)
                 self._open.add(answer)
                 opened.append(answer)
-                place.costs(partial(self.service.left_to_compute, streams[0]))
+                place.costs(partial(self._left_to_compute, streams[0]))
         except BaseException as error:
             for answer in opened:
                 answer.close(error)
@@ -140,6 +159,9 @@ class Answering:
                 watch.closed(error)
             raise
         return opened
+
+    def _left_to_compute(self, stream: ChatStream) -> Future[int]:
+        return self.service.left_to_compute(stream)
 
     @asynccontextmanager
     async def looking(self, caller: Caller) -> AsyncIterator[None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from agentkit_runtime.api.caller import Caller
+from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent, ChatRequest
 
 
@@ -77,6 +78,14 @@ class Ticket(Protocol):
         """The request is over. Called exactly once."""
 
 
+class NotYet(ApiError):
+    """A refusal (429) by what is only estimated; `more_known` waits until to try is worth it."""
+
+    def __init__(self, message: str, more_known: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(message, status=429, code="rate_limit_exceeded", retry_after_s=1)
+        self.more_known = more_known
+
+
 class Gate(Protocol):
     """Decides what may run."""
 
@@ -85,6 +94,7 @@ class Gate(Protocol):
 
         Raises:
             ApiError: 429 or 503, with `retry_after_s`.
+            NotYet: to be tried again soon, in place of sending the client away.
         """
 
     def look(self, caller: Caller) -> None:

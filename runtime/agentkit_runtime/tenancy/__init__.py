@@ -8,6 +8,7 @@ live           the store as a running server sees it: changes count at once
 authenticator  credentials in headers -> `Caller`
 bucket         token buckets; accounts: what each tenant has used; upkeep: writes it down
 gate           lets requests in by their tenant's terms, and sets aside what they may cost
+estimates      which of that is only estimated, and who waits to know more
 book           tenants as operators name and change them while a server runs
 rate_headers   tells clients what is left, in the names of their API
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentkit_runtime.tenancy.bucket import Bucket
+from agentkit_runtime.tenancy.estimates import Estimates
 from agentkit_runtime.tenancy.ledger import Ledger
 from agentkit_runtime.tenancy.live import LiveStore
 from agentkit_runtime.tenancy.terms import UNLIMITED, Terms
@@ -31,6 +32,8 @@ class Account:
     """Answers that are being written."""
     reserved: int = 0
     """Tokens that requests under way may still cost: set aside, and not charged."""
+    estimates: Estimates = field(default_factory=Estimates)
+    """Of what is set aside, that which the engine has not looked at yet."""
     charged: int = 0
     """Of the engine's count of its tokens, what is charged already."""
 

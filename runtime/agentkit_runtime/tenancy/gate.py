@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from agentkit_runtime.api.asked import NotYet
 from agentkit_runtime.api.estimate import answer_tokens, prompts_tokens
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatEvent
@@ -48,14 +49,20 @@ class TenantGate:
             _check_request(asked, account)
             self._check_budget(tenant, account)
             _check_concurrency(asked, account)
-            _check_rate("requests", account.requests, reserved=0)
-            _check_rate("tokens", account.tokens, reserved=account.reserved)
+            _check_rate("requests", account.requests)
+            _check_rate("tokens", account.tokens)
+            _check_reserved(account)
+        except NotYet:  # not refused: it comes again
+            raise
         except ApiError as error:
             self._note(error)
+            account.estimates.wake()
             raise
         if account.requests is not None:
             account.requests.take(1)
-        return TenantTicket(account, asked)
+        ticket = TenantTicket(account, asked)
+        account.estimates.wake()
+        return ticket
 
     def look(self, caller: Caller) -> None:
         """Count a request that wants no answer among those a minute.
@@ -65,7 +72,7 @@ class TenantGate:
         """
         account = self._accounts.of(caller.tenant)
         try:
-            _check_rate("requests", account.requests, reserved=0)
+            _check_rate("requests", account.requests)
         except ApiError as error:
             self._note(error)
             raise
@@ -82,7 +89,7 @@ class TenantGate:
             return
         spent = ledger.total(tenant)
         if spent < budget <= spent + account.reserved:
-            raise _in_use(f"the budget of {budget} tokens for {ledger.month()}")
+            raise _in_use(f"the budget of {budget} tokens for {ledger.month()}", account)
         if spent >= budget:
             raise ApiError(
                 f"the budget of {budget} tokens for {ledger.month()} is used up; ask the operator "
@@ -109,7 +116,10 @@ class TenantTicket:
             known = asked.prompt_tokens
             self._prompt = prompts_tokens(asked.chats) if known is None else known
             self._answers = asked.n * answer_tokens(asked.chat)
+        self._is_estimated = not self._is_settled and self._has_one_prompt
         # At the end: nothing is left behind where the estimate fails.
+        if self._is_estimated:
+            account.estimates.began()
         account.n_running += self._n
         account.reserved += self._prompt + self._answers
 
@@ -150,6 +160,9 @@ class TenantTicket:
         if not self._is_settled:
             self._account.reserved += n_tokens - self._prompt
             self._prompt = n_tokens
+        if self._is_estimated:
+            self._is_estimated = False
+            self._account.estimates.known()
 
 
 def _check_request(asked: Asked, account: Account) -> None:
@@ -182,27 +195,28 @@ def _check_concurrency(asked: Asked, account: Account) -> None:
         )
 
 
-def _check_rate(what: str, bucket: Bucket | None, *, reserved: int) -> None:
-    if bucket is None:
-        return
-    level = bucket.level()
-    if level < 1.0:
+def _check_rate(what: str, bucket: Bucket | None) -> None:
+    if bucket is not None and bucket.level() < 1.0:
         raise ApiError(
             f"the limit of {bucket.per_minute} {what} a minute is reached; slow down",
             status=429,
             code="rate_limit_exceeded",
             retry_after_s=bucket.seconds_until(1.0),
         )
-    if level - reserved < 1.0:
-        raise _in_use(f"the limit of {bucket.per_minute} {what} a minute")
 
 
-def _in_use(limit: str) -> ApiError:
+def _check_reserved(account: Account) -> None:
+    bucket = account.tokens
+    if bucket is not None and bucket.level() - account.reserved < 1.0:
+        raise _in_use(f"the limit of {bucket.per_minute} tokens a minute", account)
+
+
+def _in_use(limit: str, account: Account) -> ApiError:
     """What is set aside is seldom used up: to come again soon is worth it."""
-    return ApiError(
+    message = (
         f"{limit} may be used up by this tenant's requests that are under way; wait for one to "
-        "end, or ask for fewer tokens (max_tokens)",
-        status=429,
-        code="rate_limit_exceeded",
-        retry_after_s=1,
+        "end, or ask for fewer tokens (max_tokens)"
     )
+    if account.estimates.may_change:
+        return NotYet(message, account.estimates.more_known)
+    return ApiError(message, status=429, code="rate_limit_exceeded", retry_after_s=1)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentkit_runtime.api import answering
-from agentkit_runtime.api.asked import Asked
+from agentkit_runtime.api.asked import Asked, NotYet
 from agentkit_runtime.api.caller import Caller
 from agentkit_runtime.api.estimate import (
     MOST_ANSWER,
@@ -27,6 +27,7 @@ from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.chat import ChatFinished, ChatMessage, ChatRequest, ChatTool, History
 from agentkit_runtime.errors import EngineStopped
 from agentkit_runtime.tenancy.accounts import Accounts
+from agentkit_runtime.tenancy.estimates import MOST_WAITING, Estimates
 from agentkit_runtime.tenancy.gate import TenantGate, TenantTicket
 from agentkit_runtime.tenancy.ledger import Ledger
 from agentkit_runtime.tenancy.live import LiveStore
@@ -259,6 +260,57 @@ def test_an_engine_that_stops_leaves_the_estimate(desk: Desk) -> None:
     assert left(desk) == 100
 
 
+def test_who_waits_looks_again_one_after_the_other_and_nobody_is_left(desk: Desk) -> None:
+    async def waited() -> list[str]:
+        estimates, woken = Estimates(), list[str]()
+        for _ in range(2):
+            estimates.began()
+
+        async def wait(name: str) -> None:
+            await estimates.more_known()
+            woken.append(name)
+            if name == "b":
+                estimates.wake()
+
+        tasks = [asyncio.create_task(wait(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        estimates.known()
+        await asyncio.sleep(0)
+        assert woken == ["a"]
+        estimates.known()
+        tasks[1].cancel()  # woken, and gone before it could look
+        await asyncio.wait(tasks[:3])
+        assert woken == ["a", "c"]
+        assert not estimates.may_change
+        estimates.wake()
+        await asyncio.wait_for(tasks[3], BOUND_S)
+        estimates.wake()
+        return woken
+
+    assert asyncio.run(waited()) == ["a", "c", "d"]
+
+
+def test_only_so_many_wait_for_what_is_not_known_yet(desk: Desk) -> None:
+    async def crowd() -> None:
+        first = desk.enter(chat(prompt_ids=tuple(range(200))))
+        waiting = []
+        for _ in range(MOST_WAITING):
+            with pytest.raises(NotYet) as refusal:
+                desk.enter(chat())
+            waiting.append(asyncio.ensure_future(refusal.value.more_known()))
+            await asyncio.sleep(0)
+        with pytest.raises(ApiError, match="under way") as refused:
+            desk.enter(chat())
+        assert not isinstance(refused.value, NotYet)
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
+        first.leave()
+
+    asyncio.run(crowd())
+    assert desk.gate.refused == {"rate_limit_exceeded": 1}
+
+
 Step = tuple[str, int, int]
 STEPS = st.tuples(
     st.sampled_from(["enter", "costs", "event", "leave", "terms"]),
@@ -312,6 +364,7 @@ def test_nothing_stays_set_aside_whatever_comes_in_which_order(
 
     asyncio.run(all_steps())
     account = desk.accounts.of("ann")
+    assert not account.estimates.may_change
     assert (account.reserved, account.n_running) == (0, 0)
 
 
@@ -371,6 +424,20 @@ def test_what_a_tenant_has_cached_is_not_set_aside_and_what_others_have_is(
 
 def _told_left(client: httpx2.Client) -> int:
     return int(client.get("/v1/models").headers["x-ratelimit-remaining-tokens"])
+
+
+def test_many_cached_requests_at_once_pass_a_limit_that_their_prompts_would_exceed(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "SETTLING_S", BOUND_S)
+    rules = "Say what every visitor of the harbour office has to know. " * 20
+    wait_until(lambda: house.idle)
+    n_prompt = [ask(house.ann, system=rules) for _ in range(2)][1].json()["usage"]["prompt_tokens"]
+    house.store.set_terms("ann", Terms(tokens_per_minute=2 * n_prompt))
+    with ThreadPoolExecutor(12) as clients:
+        answers = list(clients.map(lambda _: ask(house.ann, system=rules), range(12)))
+    house.store.set_terms("ann", UNLIMITED)
+    assert [answer.status_code for answer in answers] == [200] * 12
 
 
 def test_a_large_body_is_estimated_in_a_thread(
