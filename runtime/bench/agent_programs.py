@@ -129,7 +129,7 @@ def opencode(package: str, name: str) -> Agent:
             "provider": {"ours": provider},
             "model": f"ours/{MODEL}",
             "small_model": f"ours/{MODEL}",
-            "agent": {"build": {"prompt": RULES, "tools": {"*": False, "read": True}}},
+            "agent": {"build": {"prompt": RULES, "steps": 3, "tools": {"*": False, "read": True}}},
         }
         return {".config/opencode/opencode.json": json.dumps(document)}
 
@@ -156,9 +156,10 @@ def aider() -> Agent:
 
     def command(packages: Path, prompt: str) -> list[str]:
         model = ["--model", f"openai/{MODEL}", "--no-show-model-warnings", "--map-tokens", "0"]
-        quiet = ["--no-git", "--no-check-update", "--analytics-disable", "--no-pretty"]
+        quiet = ["--no-git", "--no-check-update", "--no-show-release-notes", "--no-pretty"]
+        alone = ["--analytics-disable", "--yes-always"]
         program = packages.parent / "pypi/bin/aider"
-        return [str(program), *model, *quiet, "--yes-always", "--message", prompt, "notes.txt"]
+        return [str(program), *model, *quiet, *alone, "--message", prompt, "notes.txt"]
 
     def environment(url: str) -> dict[str, str]:
         return {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": f"{url}/v1"}

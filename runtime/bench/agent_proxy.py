@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import http.server
 import json
@@ -72,11 +73,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.server.seen.unserved.update(
                 name for name in answer.getheader("x-agentkit-unserved", "").split(", ") if name
             )
-        self.send_response(answer.status)
-        self.send_header("content-type", answer.getheader("content-type", "text/plain"))
-        self.send_header("content-length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
+        with contextlib.suppress(BrokenPipeError):  # an agent that was stopped
+            self.send_response(answer.status)
+            self.send_header("content-type", answer.getheader("content-type", "text/plain"))
+            self.send_header("content-length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
 
     do_GET = do_POST = do_HEAD = _pass_on
 
