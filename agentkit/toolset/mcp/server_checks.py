@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from agentkit.toolset.mcp.trust.setting import Trust
 from agentkit.toolset.policy import ToolPolicy
@@ -235,6 +235,15 @@ def _has(value: object, method: str) -> bool:
 def shown_url(url: str) -> str:
     """Return an address for messages: without the query, which may be secret."""
     return _shown(urlsplit(url))
+
+
+def is_same_origin(url: str, address: str) -> bool:
+    """Whether an address, which may be relative to a URL, leads to the same scheme and host."""
+    try:
+        one, other = urlsplit(url), urlsplit(urljoin(url, address))
+    except ValueError:
+        return False
+    return (one.scheme, one.netloc) == (other.scheme, other.netloc)
 
 
 def without_queries(text: str) -> str:

@@ -23,7 +23,7 @@ from agentkit.toolset.mcp.links.http_hints import of_an_old_server, what_to_set
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.transport import LOST, NOT_SENT, REFUSED
 from agentkit.toolset.mcp.server import McpServer
-from agentkit.toolset.mcp.server_checks import shown_url, without_queries
+from agentkit.toolset.mcp.server_checks import is_same_origin, shown_url, without_queries
 
 if TYPE_CHECKING:
     import ssl
@@ -156,7 +156,15 @@ class GuardedClient(httpx2.AsyncClient):
         if (said := no_answer(request, response)) is not None:
             await response.aclose()
             return said
-        return readable(request, response, self._server.max_message_bytes, old)
+        limit = self._server.max_message_bytes
+        check = self._check_endpoint if self._ends_at_failure else None
+        return readable(request, response, limit, old, check)
+
+    def _check_endpoint(self, address: str) -> None:
+        """Say why a server of the old transport cannot be used: the SDK only waits on."""
+        url = self._server.url or ""
+        if not is_same_origin(url, address):
+            self._on_end(f"wants its messages at another host; check url {shown_url(url)!r}")
 
     async def _explain(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
         """Turn an error status into an answer that says what to do, unless the server does."""

@@ -6,7 +6,7 @@ An answer that cannot be read becomes an error that says so: the server has had 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import httpx2
 
@@ -28,7 +28,11 @@ _DROPPED_HEADERS = ("content-type", "content-encoding", "content-length", "trans
 
 
 def readable(
-    request: httpx2.Request, response: httpx2.Response, limit: int, old: str | None = None
+    request: httpx2.Request,
+    response: httpx2.Response,
+    limit: int,
+    old: str | None = None,
+    on_endpoint: Callable[[str], None] | None = None,
 ) -> httpx2.Response:
     """Return a response whose body the SDK can parse, or the response itself if it is neither JSON
     that answers a request nor a stream of events.
@@ -39,12 +43,13 @@ def readable(
         limit: the most bytes of a JSON body, or of one event; what is above becomes an error.
         old: what to say of a server that answers with the stream of the old transport; None: that
             is what is spoken.
+        on_endpoint: in the old transport called with the address that messages are to be sent to.
     """
     kind = _kind_of(response)
     request_id = _request_id(request)
     stream: httpx2.AsyncByteStream
     if kind == "text/event-stream":
-        stream = _Events(response, limit, request_id, old)
+        stream = _Events(response, limit, request_id, old, on_endpoint)
     elif kind == "application/json" and request_id is not None:
         stream = _Json(response, limit, request_id)
     else:
@@ -114,7 +119,9 @@ class _Events(httpx2.AsyncByteStream):
         limit: int,
         request_id: RequestId | None,
         old: str | None,
+        on_endpoint: Callable[[str], None] | None,
     ) -> None:
+        self._on_endpoint = on_endpoint
         self._response = response
         self._limit = limit
         self._request_id = request_id
@@ -165,6 +172,8 @@ class _Events(httpx2.AsyncByteStream):
         fields = [(name, value.removeprefix(b" ")) for name, _, value in map(_split, lines)]
         kinds = [value for name, value in fields if name == b"event"]
         data = b"\n".join(value for name, value in fields if name == b"data")
+        if kinds[-1:] == [b"endpoint"] and self._on_endpoint is not None:
+            self._on_endpoint(data.decode("utf-8", "replace"))
         if (kinds and kinds[-1] not in (b"", b"message")) or not data:
             yield from lines
             return

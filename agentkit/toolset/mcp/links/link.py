@@ -207,6 +207,8 @@ class McpLink:
         if (junk := self.transport.first_junk) is not None:
             n_lines = self.transport.n_junk_lines
             said += f"; {n_lines} lines on its stdout are no messages, the first is {junk!r}"
+        if (fault := self.transport.fault) is not None:
+            said += f"; it {fault}"
         limit_s = self._server.connect_timeout_s
         return McpConnectError(self._server.alias, f"did not come up within {limit_s:g} s{said}")
 

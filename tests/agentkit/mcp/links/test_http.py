@@ -404,6 +404,29 @@ async def test_other_ways_of_answering_work_too(reach_over, honest_server, optio
                 assert (await connection.call("echo", {"text": "x"})).content == "x"
 
 
+@pytest.mark.parametrize(
+    "address", ["https://elsewhere.example/messages", "//elsewhere.example/x", "http://[::1"]
+)
+async def test_an_old_server_that_names_another_host_for_messages_is_told_of(serve, address):
+    posts = 0
+
+    async def naming(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal posts
+        posts += scope["method"] == "POST"
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        event = f"event: endpoint\ndata: {address}\n\n".encode()
+        await send({"type": "http.response.body", "body": event, "more_body": True})
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    async with serve(naming) as url, asyncio.timeout(20):
+        server = McpServer(alias="far", url=f"{url}/sse", transport="sse", connect_timeout_s=0.5)
+        with pytest.raises(McpConnectError, match=r"it wants its messages at another host; check"):
+            await server.connect().open()
+    assert posts == 0
+
+
 async def test_a_failed_post_of_the_old_transport_fails_its_call_at_once(serve, honest_server):
     app, broken = honest_server().sse_app(), asyncio.Event()
 
