@@ -150,7 +150,7 @@ class Answering:
                 answer = Answer(one.chat, streams, place, watch, self._open.discard, join)
                 self._open.add(answer)
                 opened.append(answer)
-                place.costs(partial(self._left_to_compute, streams[0]))
+                place.costs(partial(self._left_to_compute, streams))
         except BaseException as error:
             for answer in opened:
                 answer.close(error)
@@ -160,8 +160,9 @@ class Answering:
             raise
         return opened
 
-    def _left_to_compute(self, stream: ChatStream) -> Future[int]:
-        return self.service.left_to_compute(stream)
+    def _left_to_compute(self, streams: Sequence[ChatStream]) -> Future[int]:
+        """Of the prompt that they share: the first one computes it."""
+        return self.service.left_to_compute(streams[0])
 
     @asynccontextmanager
     async def looking(self, caller: Caller) -> AsyncIterator[None]:
