@@ -22,9 +22,9 @@ NEW = {runs.name: {"seen_at", "n_adopted"}, steps.name: {"back"}}
 
 
 @pytest.fixture
-def old(url: str, other_url: str) -> str:
+def old(url: str) -> str:
     """The URL of a database that version 1 has made and filled."""
-    with open_journal(other_url) as journal:
+    with open_journal("sqlite://") as journal:
         asyncio.run(_fill(journal))
         rows = asyncio.run(journal._worker.read(_rows))
     engine = engine_of(url, 1.0)
@@ -86,7 +86,7 @@ async def test_what_version_1_has_kept_is_there_and_goes_on(old: str) -> None:
         assert await journal.load("r") == (later, CHILD)
 
 
-def test_an_upgraded_database_has_the_tables_of_a_new_one(old: str, folder: Any) -> None:
+def test_an_upgraded_database_has_the_tables_of_a_new_one(old: str) -> None:
     with open_journal(old) as journal:
         upgraded = _shape(journal._worker.engine)
     again = open_journal(old)  # nothing is left to do
