@@ -24,7 +24,7 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 """What a server on the loopback is called."""
 
 _METHODS = ("GET", "POST", "DELETE")
-_EXPOSED = ("retry-after", "x-request-id")
+_EXPOSED = ("retry-after", "x-agentkit-unserved", "x-request-id")
 _PREFLIGHT_MAX_AGE_S = 600
 
 
