@@ -222,14 +222,19 @@ async def _still_pending(world: World, answers: Mapping[str, Approve]) -> dict[s
 
 
 def story(record: RunRecord) -> Any:
-    """What a run was, without its times, and without requests that a process was lost at."""
+    """What a run was, without its times, and without requests that a process was lost at.
+
+    Runs below it come by their ids: of calls that run at the same time, one whose runs had not been
+    kept begins them again, after those of the others.
+    """
+    below = [each.result if isinstance(each, Ok) else each.record for each in record.children]
     return (
         record.run_id,
         record.path,
         record.context.dump(),
         record.messages,
         sum(request.guess is None for request in record.requests),
-        [story(each.result if isinstance(each, Ok) else each.record) for each in record.children],
+        [story(each) for each in sorted(below, key=lambda each: each.run_id)],
     )
 
 
