@@ -164,9 +164,16 @@ def aider() -> Agent:
     def environment(url: str) -> dict[str, str]:
         return {"OPENAI_API_KEY": "none", "OPENAI_API_BASE": f"{url}/v1"}
 
-    return Agent(
-        "aider (Chat Completions)", "aider-chat", command, lambda _: {}, environment, "pypi"
-    )
+    def settings(url: str) -> dict[str, str]:
+        model = {
+            "name": f"openai/{MODEL}",
+            "edit_format": "whole",
+            "extra_params": {"max_tokens": MAX_ANSWER_TOKENS},
+        }
+        return {".aider.model.settings.yml": json.dumps([model])}
+
+    name = "aider (Chat Completions)"
+    return Agent(name, "aider-chat", command, settings, environment, "pypi")
 
 
 def agents() -> list[Agent]:

@@ -146,7 +146,8 @@ def _note(seen: Seen, status: int, said: bytes) -> None:
         seen.failures.append(said.decode("utf-8", "replace")[:300])
         return
     usage: dict[str, Any] = {}
-    for line in said.decode("utf-8", "replace").splitlines():
+    text = said.decode("utf-8", "replace")
+    for line in [f"data: {text}"] if text.startswith("{") else text.splitlines():
         if line.startswith("data: {"):
             document = json.loads(line.removeprefix("data: "))
             holder = document.get("response") or document
