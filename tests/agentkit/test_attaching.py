@@ -124,17 +124,23 @@ async def test_an_image_that_lies_about_itself_is_left_out_of_the_conversation()
 async def test_a_conversation_takes_only_so_many_and_so_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # Of calls at the same time those that end first are shown; in threads it could be any.
+    @tool(name="draw")
+    async def draw_in_turn() -> Image:
+        """Draw."""
+        return draw()
+
     monkeypatch.setattr(attaching, "MOST", 3)
     calls = [Call("draw") for _ in range(5)]
     model = ScriptedModel([calls[:2], calls[:3], "Done."])
-    told = tool_results(await Agent(model=model, tools=[draw]).run("Go."))
+    told = tool_results(await Agent(model=model, tools=[draw_in_turn]).run("Go."))
     assert [len(each.attachments) for each in told] == [1, 1, 1, 0, 0]
     assert "has 3 attachments already" in told[3].content
 
     monkeypatch.setattr(attaching, "MOST_CHARS", len(IMAGE.data or "") * 2)
     model = ScriptedModel([calls[:1], "Done."])
     prompt = UserMessage.of("Go.", IMAGE, IMAGE)
-    (one,) = tool_results(await Agent(model=model, tools=[draw]).run(prompt))
+    (one,) = tool_results(await Agent(model=model, tools=[draw_in_turn]).run(prompt))
     assert "too large already" in one.content
 
 
