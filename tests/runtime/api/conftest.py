@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from agentkit_runtime.load_text import load_text
-from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
-from tests.runtime.api.serving import Served, serving
-from tests.runtime.service.scripted import Pace, Script, scripted_model
+from tests.runtime.api.serving import Served, served_script
 
 CALL_TEXT = (
     '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich", "days": 3}}\n</tool_call>'
@@ -40,8 +38,5 @@ def smollm2_text(smollm2_gguf: Path) -> tuple[Tokenizer, ChatTemplate]:
 @pytest.fixture(scope="module")
 def served(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Served]:
     """A server in front of a scripted model, under the real engine."""
-    pace = Pace(Script(smollm2_text[0], ANSWERS))
-    with scripted_model(*smollm2_text, pace) as loaded:
-        service = ChatService(loaded)
-        with serving(service) as (url, server):
-            yield Served(url=url, server=server, service=service, pace=pace)
+    with served_script(smollm2_text, ANSWERS) as running:
+        yield running

@@ -14,7 +14,9 @@ from starlette.types import ASGIApp
 
 from agentkit_runtime.api import create_app
 from agentkit_runtime.service import ChatService
-from tests.runtime.service.scripted import BOUND_S, Pace, wait_until
+from agentkit_runtime.text.template import ChatTemplate
+from agentkit_runtime.text.tokenizer import Tokenizer
+from tests.runtime.service.scripted import BOUND_S, Pace, Script, scripted_model, wait_until
 
 
 @contextmanager
@@ -62,3 +64,15 @@ class Served:
     def n_handlers(self) -> int:
         """Requests whose handlers have not ended."""
         return len(self.server.server_state.tasks)
+
+
+@contextmanager
+def served_script(
+    text: tuple[Tokenizer, ChatTemplate], answers: dict[str, str]
+) -> Iterator[Served]:
+    """A server in front of a scripted model, under the real engine."""
+    pace = Pace(Script(text[0], answers))
+    with scripted_model(*text, pace) as loaded:
+        service = ChatService(loaded)
+        with serving(service) as (url, server):
+            yield Served(url=url, server=server, service=service, pace=pace)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from agentkit.toolset.mcp.links.secrets import ServerSecrets
 from agentkit.toolset.mcp.links.unanswered import Unanswered
@@ -92,7 +92,32 @@ class StreamTransport(ABC):
             self.first_junk = self.secrets.hidden(f"{type(error).__name__}: {error}")[:200]
 
 
-class WatchedStream:
+class _Stream(Protocol):
+    async def aclose(self) -> None: ...
+
+
+class _Closes:
+    """Closes the stream below when it is left."""
+
+    _inner: _Stream
+
+    async def aclose(self) -> None:
+        """Close the stream below."""
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class WatchedStream(_Closes):
     """A receiving stream that tells when it has ended, and of what was no message."""
 
     def __init__(
@@ -102,7 +127,7 @@ class WatchedStream:
         on_end: Callable[[], None],
         unanswered: Unanswered,
     ) -> None:
-        self._inner = inner
+        self._inner: ReadStream[SessionMessage | Exception] = inner
         self._on_junk = on_junk
         self._on_end = on_end
         self._unanswered = unanswered
@@ -131,10 +156,6 @@ class WatchedStream:
     def _is_taken(self, message: JSONRPCMessage) -> bool:
         return is_bearable(message) and self._unanswered.takes(message)
 
-    async def aclose(self) -> None:
-        """Close the stream below."""
-        await self._inner.aclose()
-
     def __aiter__(self) -> Self:
         return self
 
@@ -146,41 +167,15 @@ class WatchedStream:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
-
-class WatchedSending:
+class WatchedSending(_Closes):
     """A sending stream that notes which requests of the server have been answered."""
 
     def __init__(self, inner: WriteStream[SessionMessage], unanswered: Unanswered) -> None:
-        self._inner = inner
+        self._inner: WriteStream[SessionMessage] = inner
         self._unanswered = unanswered
 
     async def send(self, item: SessionMessage, /) -> None:
         """Send a message; returns when the stream below has taken it."""
         await self._inner.send(item)
         self._unanswered.note_sent(item.message)
-
-    async def aclose(self) -> None:
-        """Close the stream below."""
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.aclose()

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import anthropic
 import pytest
 
-from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
-from tests.runtime.api.serving import Served, serving
-from tests.runtime.service.scripted import Pace, Script, scripted_model
+from tests.runtime.api.serving import Served, served_script
 
 
 def call_text(city: str, days: int) -> str:
@@ -33,11 +31,8 @@ ANSWERS = {
 @pytest.fixture(scope="module")
 def served(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Served]:
     """A server in front of a scripted model, under the real engine."""
-    pace = Pace(Script(smollm2_text[0], ANSWERS))
-    with scripted_model(*smollm2_text, pace) as loaded:
-        service = ChatService(loaded)
-        with serving(service) as (url, server):
-            yield Served(url=url, server=server, service=service, pace=pace)
+    with served_script(smollm2_text, ANSWERS) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,10 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from agentkit_runtime.service import ChatService
 from agentkit_runtime.text.template import ChatTemplate
 from agentkit_runtime.text.tokenizer import Tokenizer
 from tests.runtime.api.openai.strict import strictly, unknown_fields
-from tests.runtime.api.serving import Served, serving
-from tests.runtime.service.scripted import Pace, Script, scripted_model
+from tests.runtime.api.serving import Served, served_script
 
 PATCH = '*** Begin Patch\n+say "naïve" \\ 🙂\n*** End Patch'
 LARK = 'start: "*** Begin Patch" /(.|\\n)*/'
@@ -42,11 +40,8 @@ CLOCK = {"name": "clock", "parameters": {"type": "object", "properties": {}}}
 
 @pytest.fixture(scope="module")
 def served(smollm2_text: tuple[Tokenizer, ChatTemplate]) -> Iterator[Served]:
-    pace = Pace(Script(smollm2_text[0], ANSWERS))
-    with scripted_model(*smollm2_text, pace) as loaded:
-        service = ChatService(loaded)
-        with serving(service) as (url, server):
-            yield Served(url=url, server=server, service=service, pace=pace)
+    with served_script(smollm2_text, ANSWERS) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
