@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage
+from agentkit.kept import longest_result
 from agentkit.models.base import takes_tools
 from agentkit.ranking import best_tools
 from agentkit.toolset import (
@@ -32,9 +33,9 @@ from agentkit.toolset import (
     ToolContext,
     Toolset,
     ToolSpec,
+    policy_of,
     tool,
 )
-from agentkit.toolset.canonical import canonical_json
 from agentkit.toolset.execute import parse_arguments
 
 if TYPE_CHECKING:
@@ -53,7 +54,12 @@ _MOST_NAMES = 200
 _DESCRIPTION_CHARS = 1_000
 _SCHEMA_CHARS = 8_000
 """Of one tool's parameters, in an answer. A model must see them whole, so this is generous."""
-_ENTRY = re.compile(r"^\d+\. ([a-zA-Z0-9_-]{1,64})(?=:|$)", re.MULTILINE)
+_ENTRY = re.compile(r"^\d+\. ([a-zA-Z0-9_-]{1,64}):", re.MULTILINE)
+_KEYS = frozenset(("name", "parameters"))
+_HEAD_CHARS = 64
+"""At most, before the first tool of an answer."""
+_NAME_CHARS = 72
+"""At most, of the line of a tool without its description: its number, its name, and dots."""
 
 
 def tools_to_find(model: Model) -> tuple[Tool, ...]:
@@ -66,8 +72,16 @@ def found_specs(run: RunState) -> list[ToolSpec]:
     if not takes_tools(run.member.model):
         return []
     names = dict.fromkeys(_names_in_last_answers(run.context))
-    hidden = ((name, hidden_tool(run, name)) for name in names if name not in run.toolset)
-    return [each.spec for _, each in hidden if each is not None]
+    hidden = (hidden_tool(run, name) for name in names if name not in run.toolset)
+    room = max(0, MOST_LATER - len(run.context.later_tools))  # several may have searched at once
+    return [each.spec for each in hidden if each is not None][:room]
+
+
+def found_names(run: RunState) -> frozenset[str]:
+    """Return which tools the conversation is shown because they were found."""
+    front = run.member.toolset
+    later = (each for each in run.toolset if each.spec.name not in front)
+    return frozenset(each.spec.name for each in later if policy_of(each).defer_loading)
 
 
 def is_known(run: RunState, name: str) -> bool:
@@ -86,22 +100,31 @@ def as_meant(
     """Return the calls that a turn means, all tools that they may name, and the mask for those.
 
     A hidden tool may also be called by its own name, by a model that knows it from before: from a
-    summary, say. It runs where the agent may find tools now.
+    summary, say. It runs where the agent may find tools now, or call those that it has found.
     """
     toolset, meant_calls = run.toolset, [meant(call) for call in calls]
-    if FIND_TOOLS not in run.own_tools or (allowed is not None and FIND_TOOLS not in allowed):
+    may_find = allowed is None or not allowed.isdisjoint((FIND_TOOLS, CALL_FOUND_TOOL))
+    if FIND_TOOLS not in run.own_tools or not may_find:
         return list(calls), toolset, allowed
     wanted = dict.fromkeys(call.name for call in meant_calls if call.name not in toolset)
     hidden = [each for name in wanted if (each := hidden_tool(run, name)) is not None]
-    names = toolset.names if not hidden else (*toolset.names, *(each.spec.name for each in hidden))
+    everything = Toolset((*toolset, *hidden)) if hidden else toolset
     understood = [
-        that if that.name in names else call for call, that in zip(calls, meant_calls, strict=True)
+        that if _may_stand_for(everything, that.name) else call
+        for call, that in zip(calls, meant_calls, strict=True)
     ]
-    if not hidden:
-        return understood, toolset, allowed
-    found = frozenset(each.spec.name for each in hidden)
-    mask = None if allowed is None else allowed | found
-    return understood, Toolset((*toolset, *hidden)), mask
+    mask = None if allowed is None else allowed.union(each.spec.name for each in hidden)
+    return understood, everything, mask
+
+
+def _may_stand_for(toolset: Toolset, name: str) -> bool:
+    """Whether `call_found_tool` calls this one.
+
+    No handoff: to whom a turn hands over, the names of its results say.
+    """
+    from agentkit.team.handoff import Handoff
+
+    return name in toolset and not isinstance(toolset.get(name), Handoff)
 
 
 def meant(call: ToolCall) -> ToolCall:
@@ -118,7 +141,9 @@ def meant(call: ToolCall) -> ToolCall:
     name, arguments = given.get("name"), given.get("parameters", {})
     if not isinstance(name, str) or not isinstance(arguments, str | dict):
         return call
-    text = arguments if isinstance(arguments, str) else canonical_json(arguments).decode()
+    if name == CALL_FOUND_TOOL or given.keys() - _KEYS:
+        return call  # its values may be under another key, and it would run without them
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return replace(call, name=name, arguments=text)
 
 
@@ -145,10 +170,7 @@ async def _find_tools(query: str, context: ToolContext[object]) -> str:
             f"This conversation was given {len(run.context.later_tools)} tools, and takes no more "
             f"than {MOST_LATER}. Use those."
         )
-    lines = "\n".join(
-        f"{number}. {spec.name}: {_line(spec.description)}" for number, spec in _numbered(found)
-    )
-    return f"These are the best of {len(hidden)} tools. You have them from now on.\n{lines}"
+    return _with_descriptions(found, len(hidden), longest_result(run))
 
 
 # In the order of their names, which is that of the schema: a grammar has the name first.
@@ -161,7 +183,8 @@ async def _call_found_tool(
         name: its name, as it was found
         parameters: their values, as its own schema asks for them
     """
-    _run_of(context, CALL_FOUND_TOOL)
+    if name in _run_of(context, CALL_FOUND_TOOL).toolset:
+        raise Retry(f"Call {name!r} by itself, and not with {CALL_FOUND_TOOL}.")
     raise Retry(f"There is no tool {name!r} to call. Find one with {FIND_TOOLS} first.")
 
 
@@ -200,6 +223,16 @@ def _names_in_last_answers(context: Context) -> Iterator[str]:
                     yield from _ENTRY.findall(result.content)
 
 
+def _with_descriptions(found: tuple[ToolSpec, ...], n_hidden: int, longest: int) -> str:
+    """Return an answer that is not cut: one that is would show fewer tools than it says."""
+    room = (longest - _HEAD_CHARS) // len(found) - _NAME_CHARS
+    lines = "\n".join(
+        f"{number}. {spec.name}: {_line(spec.description, room)}"
+        for number, spec in _numbered(found)
+    )
+    return f"These are the best of {n_hidden} tools. You have them from now on.\n{lines}"
+
+
 def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int) -> str:
     entries = "\n".join(
         f"{number}. {spec.name}: {_line(spec.description)}\n   parameters: {_parameters(spec)}"
@@ -220,10 +253,10 @@ def _numbered(found: tuple[ToolSpec, ...]) -> Iterator[tuple[int, ToolSpec]]:
     return enumerate(found, start=1)
 
 
-def _line(text: str) -> str:
+def _line(text: str, room: int = _DESCRIPTION_CHARS) -> str:
     """Return a description as one line, so that none can look like the next entry."""
-    line = " ".join(text.split())
-    return line if len(line) <= _DESCRIPTION_CHARS else f"{line[:_DESCRIPTION_CHARS]}..."
+    line, most = " ".join(text.split()), min(room, _DESCRIPTION_CHARS)
+    return line if len(line) <= most else f"{line[:most]}..."
 
 
 def _names(names: Iterable[str]) -> str:

@@ -57,7 +57,7 @@ def shortened(run: RunState, tool: Tool | None, output: ToolOutput) -> ToolOutpu
         tool: the tool; None: there is none of that name.
         output: its whole answer.
     """
-    limit = policy_of(tool).max_result_chars or _limit(run)
+    limit = policy_of(tool).max_result_chars or longest_result(run)
     if len(output.content) <= limit:
         return output
     text = printable(output.content)
@@ -152,7 +152,7 @@ def _read_result(
             f"Give an offset from 0 to {len(text) - 1} and a limit of at least 1, "
             f"not {offset} and {limit}."
         )
-    most = max(1, _limit(context.run) - _HEADER_CHARS)
+    most = max(1, longest_result(context.run) - _HEADER_CHARS)
     if find:
         return _places(text, find, offset, most)
     return _page(text, offset, min(limit, most))
@@ -204,7 +204,8 @@ def _note(gap: Gap, handle: str | None) -> str:
     )
 
 
-def _limit(run: RunState) -> int:
+def longest_result(run: RunState) -> int:
+    """Return how many characters of a result a model reads whole, where its tool says nothing."""
     return run.member.agent.max_result_chars or DEFAULT_RESULT_CHARS
 
 

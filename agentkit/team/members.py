@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentkit.context import Context
 from agentkit.errors import ConfigurationError
-from agentkit.finding import FIND_TOOLS
+from agentkit.finding import CALL_FOUND_TOOL, FIND_TOOLS, found_names
 from agentkit.models import Model, ModelRequest, Reuse, ToolChoice, ToolName
 from agentkit.models.base import takes_tools
 from agentkit.models.prices import prices_of
@@ -93,7 +93,7 @@ class Member:
         """
         own_turn = run.own_turn
         own = run.own_tools
-        allowed = self._allowed(own_turn, own)
+        allowed = self._allowed(run, own_turn, own)
         choice = self.agent.tool_choice(own_turn)
         self._check_choice(choice, allowed, own_turn)
         return ModelRequest(
@@ -125,16 +125,19 @@ class Member:
             again=may_call or not run.is_below,
         )
 
-    def _allowed(self, turn: int, own: frozenset[str]) -> frozenset[str]:
-        wanted = self.agent.allowed_tools(turn)
-        if wanted is None:
+    def _allowed(self, run: RunState, turn: int, own: frozenset[str]) -> frozenset[str]:
+        given = self.agent.allowed_tools(turn)
+        if given is None:
             return own
-        if unknown := frozenset(wanted) - own:
+        wanted = frozenset(given)
+        if unknown := wanted - own:
             raise ConfigurationError(
                 f"{self.name}.allowed_tools({turn}) names {sorted(unknown)!r}, "
                 f"but the agent's tools are {sorted(own)!r}"
             )
-        return frozenset(wanted)
+        if wanted.isdisjoint((FIND_TOOLS, CALL_FOUND_TOOL)):
+            return wanted
+        return wanted | (found_names(run) & own)  # whoever allows the search cannot name them
 
     def _check_choice(self, choice: ToolChoice, allowed: frozenset[str], turn: int) -> None:
         if isinstance(choice, ToolName) and choice.name not in allowed:

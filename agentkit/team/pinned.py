@@ -12,6 +12,7 @@ from agentkit.shown_tools import own_names
 from agentkit.team.members import Member
 from agentkit.toolset import McpTool, Tool, Toolset, ToolSpec, canonical_json
 from agentkit.toolset.gone import GoneTool
+from agentkit.toolset.later import later_specs
 from agentkit.toolset.mcp.lists.names import alias_of
 from agentkit.warn import PinnedToolsWarning, warn_user
 
@@ -38,8 +39,12 @@ def pinned(member: Member, context: Context) -> Member | None:
     toolset = _shown(member, old)
     if toolset is None:
         return None
-    newer = (tool for tool in member.toolset if tool.spec.name not in toolset)
-    if later := sorted(tool.spec.name for tool in newer if not isinstance(tool, McpTool)):
+    newer = {each.spec.name: each for each in member.toolset if each.spec.name not in toolset}
+    found = {spec.name for spec in later_specs(context.later_tools)} & newer.keys()
+    later = sorted(
+        name for name, each in newer.items() if not isinstance(each, McpTool) and name not in found
+    )
+    if later:
         warn_user(
             f"agent {member.name!r} goes on with the tools that its conversation was begun with, "
             f"without {later!r}; to have them, begin a new epoch: agentkit.team.begin_epoch",
@@ -53,8 +58,16 @@ def pinned(member: Member, context: Context) -> Member | None:
             "to be rid of them, begin a new epoch: agentkit.team.begin_epoch",
             PinnedToolsWarning,
         )
-    own = own_names(member, toolset)
-    return replace(member, toolset=toolset, own_tools=own, front=old, sources=sources)
+    # What it has found stays its own, also where new conversations have that in front.
+    deferred = {name: newer[name] for name in sorted(found & member.own_tools)}
+    return replace(
+        member,
+        toolset=toolset,
+        own_tools=own_names(member, toolset),
+        deferred={**member.deferred, **deferred},
+        front=old,
+        sources=sources,
+    )
 
 
 def as_begun(member: Member, given: Context) -> Member:
@@ -84,7 +97,7 @@ def _shown(member: Member, front: Context) -> Toolset | None:
 
 def _answering(member: Member, spec: ToolSpec) -> Tool | None:
     """Return what answers the calls of a tool that was shown; None where there is no such tool."""
-    tool = member.toolset.get(spec.name)
+    tool = member.toolset.get(spec.name) or member.deferred.get(spec.name)
     if tool is not None and tool.spec.bytes == spec.bytes:
         return tool
     served = None if member.served is None else member.served.tool(spec)
