@@ -379,6 +379,7 @@ def test_what_the_assistant_thought_comes_back_as_its_reasoning() -> None:
         ("{}", "{}"),
         ('{"a":', '{"a":'),
         ('{"a":"\\ud800"}', '{"a":"\\ud800"}'),
+        ('{"a":"\x7f"}', '{"a": "\\u007f"}'),
         ('{"a":' + "[" * 100_000 + "]" * 100_000 + "}", None),
     ],
 )

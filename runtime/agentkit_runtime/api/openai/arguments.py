@@ -23,4 +23,10 @@ def as_generated(arguments: str) -> str:
         spaced = json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):  # the model's own mistake stays what it was
         return arguments
-    return spaced if compact == arguments and is_unicode(spaced) else arguments
+    return with_delete_escaped(spaced) if compact == arguments and is_unicode(spaced) else arguments
+
+
+def with_delete_escaped(document: str) -> str:
+    """A JSON document with U+007F as our grammars write it, which take it for a control character:
+    JSON itself, and so its writers, need no escape for it."""
+    return document.replace("\x7f", "\\u007f")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentkit_runtime.api.failure import ApiError
+from agentkit_runtime.api.openai.arguments import with_delete_escaped
 from agentkit_runtime.chat import ChatTool
 from agentkit_runtime.text.regex import regex_problem
 
@@ -69,7 +70,7 @@ def _check_regex(grammar: InputGrammar) -> None:
 
 def arguments_of(text: str) -> str:
     """A call's arguments, as they are generated, from its input."""
-    return json.dumps({"input": text}, ensure_ascii=False)
+    return with_delete_escaped(json.dumps({"input": text}, ensure_ascii=False))
 
 
 def input_of(arguments: str) -> str:

@@ -6,8 +6,10 @@ import json
 import random
 
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
-from agentkit_runtime.api.openai.custom import InputReader, arguments_of, input_of
+from agentkit_runtime.api.openai.custom import InputReader, arguments_of, custom_tool, input_of
+from agentkit_runtime.text.lark import lark_schema
 
 TEXTS = [
     "",
@@ -39,6 +41,16 @@ def test_a_text_comes_back_however_its_arguments_arrive(text: str) -> None:
     ):
         assert input_of(arguments) == text
         assert {in_pieces(arguments, rng) for _ in range(20)} == {text}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_arguments_are_spelled_as_the_grammar_engine_takes_them(text: str) -> None:
+    shown = custom_tool("pick", None, None)
+    grammar = LLMatcher.grammar_from_lark(f"start: {lark_schema(dict(shown.parameters))}")
+    matcher = LLMatcher(LLTokenizer("byte"), grammar)
+    whole = [*arguments_of(text).encode()]
+
+    assert matcher.try_consume_tokens(whole) == len(whole), text
 
 
 def test_a_text_is_told_before_it_is_whole() -> None:
