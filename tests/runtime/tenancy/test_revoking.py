@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from openai.types.responses import ResponseErrorEvent
 from typer.testing import CliRunner
 
 from agentkit_runtime.api import standing
@@ -291,3 +292,22 @@ def test_the_servers_own_end_is_told_of_what_went_on_in_the_background(house: Ho
 
     ended = house.ann.get(url).json()
     assert (ended["status"], "aborted" in ended["error"]["message"]) == ("failed", True), ended
+
+
+def test_who_follows_with_a_revoked_key_is_told_why_and_the_response_goes_on(house: House) -> None:
+    body = {"model": "scripted", "input": "a novel", "background": True, "stream": True}
+    with guest(house) as (follower, key_id), held(house):
+        with house.ann.stream("POST", "/v1/responses", json=body) as begun:
+            first = next(line for line in begun.iter_lines() if line.startswith("data: "))
+        url = f"/v1/responses/{json.loads(first[6:])['response']['id']}"
+        with follower.stream("GET", url, params={"stream": True}) as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            house.store.revoke(key_id, now_s=1.0)
+            *_, last = (line for line in lines if line.startswith("data: "))
+
+    told = ResponseErrorEvent.model_validate_json(last[6:])
+    assert (told.type, "revoked" in told.message) == ("error", True)
+    assert house.ann.get(url).json()["status"] in ("queued", "in_progress")
+    assert house.ann.post(f"{url}/cancel").json()["status"] == "cancelled"
+    wait_until(lambda: house.idle)

@@ -17,11 +17,17 @@ from agentkit_runtime.api.answer import Answer
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.responses.running import Running
 from agentkit_runtime.api.openai.responses.store import ResponseStore
-from agentkit_runtime.api.openai.responses.wire import StreamEvent
+from agentkit_runtime.api.openai.responses.wire import ErrorEvent, StreamEvent
 from agentkit_runtime.api.sse import event
 from agentkit_runtime.chat import ChatFinished
 
 _LOG = logging.getLogger(__name__)
+
+Refusal = Callable[[], ApiError | None]
+
+
+def _never() -> ApiError | None:
+    return None
 
 
 class Background:
@@ -69,17 +75,32 @@ class Background:
         self._is_cancelled = self._is_forgotten = True
         self._answer.abort()
 
-    async def follow(self, after: int) -> AsyncIterator[bytes]:
-        """The events of its stream behind number `after`, those to come included."""
+    async def follow(self, after: int, refusal: Refusal = _never) -> AsyncIterator[bytes]:
+        """The events of its stream behind number `after`, those to come included.
+
+        Args:
+            after: number of the last event that is known; -1 for none.
+            refusal: why whoever follows is let in no more, if so: then that is the last event.
+                `wake` has it asked at once.
+        """
         number = after + 1
         while True:
             news, is_over = self._news, self._over.is_set()
-            while number < len(self._events):
+            refused = refusal()
+            while refused is None and number < len(self._events):
                 yield self._events[number]
                 number += 1
-            if is_over:
+                refused = refusal()
+            if refused is not None:
+                yield _error(refused, number)
+            if is_over or refused is not None:
                 return
             await news.wait()
+
+    def wake(self) -> None:
+        """Have those who follow look again."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _run(self) -> None:
         try:
@@ -115,11 +136,7 @@ class Background:
     def _tell(self, documents: Iterable[StreamEvent]) -> None:
         if self.keeps_events:
             self._events += (event(document, document["type"]) for document in documents)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self.wake()
 
     def _end(self) -> None:
         running = self.running
@@ -127,4 +144,16 @@ class Background:
         if not self._is_forgotten:
             self._store.put(running.tenant, running.stored(self._answer, tuple(self._events)))
         self._over.set()
-        self._wake()
+        self.wake()
+
+
+def _error(refused: ApiError, number: int) -> bytes:
+    """The event that ends a stream of whoever is let in no more."""
+    document: ErrorEvent = {
+        "type": "error",
+        "code": refused.code,
+        "message": refused.message,
+        "param": None,
+        "sequence_number": number,
+    }
+    return event(document, document["type"])

@@ -18,6 +18,7 @@ from agentkit_runtime.api.openai.responses.running import FINISHED
 from agentkit_runtime.api.openai.responses.store import ResponseStore, StoredResponse
 from agentkit_runtime.api.openai.responses.wire import Deleted, ItemList
 from agentkit_runtime.api.sse import EventStream
+from agentkit_runtime.api.standing import Standings
 
 PageSize = Annotated[int, Query(ge=1, le=100)]
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
@@ -59,7 +60,7 @@ class KeptRoutes:
             return JSONResponse(document)
         after = -1 if starting_after is None else starting_after
         if unfinished is not None and unfinished.keeps_events:
-            return followed(unfinished.follow(after))
+            return _following(unfinished, after, request)
         events = () if unfinished is not None else self.store.get(tenant, response_id).events
         if not events:
             raise ApiError(
@@ -143,6 +144,13 @@ def continued(store: ResponseStore, tenant: str, response_id: str | None) -> Sto
             param="previous_response_id",
         )
     return found
+
+
+def _following(response: Background, after: int, request: Request) -> Response:
+    """Its stream, for as long as the key that asks is let in: the response has one of its own."""
+    standings: Standings = request.app.state.site.answering.standings
+    seat = standings.join(require_user(request), request.state.caller_now, response.wake)
+    return EventStream(response.follow(after, seat.refusal), on_close=seat.leave)
 
 
 def followed(events: AsyncIterator[bytes], headers: Mapping[str, str] = _NO_HEADERS) -> Response:

@@ -178,6 +178,16 @@ class StreamEvent(TypedDict):
     logprobs: NotRequired[list[EventLogprob]]
 
 
+class ErrorEvent(TypedDict):
+    """The last event of a stream that ends although its response goes on."""
+
+    type: Literal["error"]
+    code: str | None
+    message: str
+    param: None
+    sequence_number: int
+
+
 class Deleted(TypedDict):
     """What a deletion answers."""
 
