@@ -304,8 +304,9 @@ class SqlJournal:
         return tuple(each.run for each in known.values())
 
     def _renew(self, held: list[leases.Lease]) -> None:
-        now, every_s = time.time(), leases.RENEWED_EVERY_S
-        self._worker.write_now(lambda c: leases.renew(c, held, now, every_s))
+        every_s = leases.RENEWED_EVERY_S
+        # The time of the write, which may have waited long for others.
+        self._worker.write_now(lambda c: leases.renew(c, held, time.time(), every_s))
 
     def _delete(self, connection: Any, wanted: Mapping[str, str]) -> int:
         gone = erasing.delete(connection, wanted)

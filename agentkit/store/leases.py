@@ -17,6 +17,9 @@ from agentkit.journal import JournalError
 from agentkit.store.schema import runs
 
 RENEWED_EVERY_S = 15.0
+_AGAIN_AFTER_S = 1.0
+"""Behind a failure. A database that was away for minutes has left all runs silent: those that go on
+should say so before anybody looks for orphans."""
 
 Lease = tuple[str, str]
 """The id of a run, and the claim by which it is saved."""
@@ -69,18 +72,20 @@ class Leases:
             thread.join()
 
     def _run(self) -> None:
-        while held := self._due():
+        wait_s = self._every_s
+        while held := self._due(wait_s):
+            wait_s = self._every_s
             try:
                 self._renew(held)
-            except JournalError:
-                continue  # what is wrong with the database, the next save tells
+            except JournalError:  # what is wrong with the database, the next save tells
+                wait_s = min(self._every_s, _AGAIN_AFTER_S)
             except RuntimeError:
                 return  # the interpreter ends, and starts no more work in threads
 
-    def _due(self) -> list[Lease]:
+    def _due(self, wait_s: float) -> list[Lease]:
         """Return the runs that go on, when it is time; none where the thread is to end."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed, self._every_s)
+            self._changed.wait_for(lambda: self._is_closed, wait_s)
             held = [] if self._is_closed else list(self._held.values())
             if not held:
                 self._thread = None

@@ -216,6 +216,28 @@ def test_the_thread_is_there_only_while_runs_go_on_and_outlives_a_failing_databa
         slow.close()
 
 
+def test_runs_say_that_they_go_on_soon_after_the_database_is_there_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It failed once; the next time is not the usual one, which never comes here."""
+    monkeypatch.setattr(leases, "_AGAIN_AFTER_S", 0.001)
+    renewed = list[list[leases.Lease]]()
+    is_enough = threading.Event()
+
+    def renew(held: list[leases.Lease]) -> None:
+        renewed.append(held)
+        if len(renewed) == 1:
+            said._every_s = 1_000.0
+            raise JournalError("the server is away")
+        is_enough.set()
+
+    said = leases.Leases(renew, 0.001)
+    with said.held("r", "mine"):
+        assert is_enough.wait(10.0)
+        said.close()
+    assert renewed == [[("r", "mine")]] * 2
+
+
 @pytest.mark.parametrize("age", [44.9, 0, float("nan"), float("inf"), True, "60"])
 async def test_an_age_at_which_living_runs_are_silent_is_refused(
     journal: SqlJournal, age: float
