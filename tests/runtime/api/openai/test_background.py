@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
@@ -12,11 +14,14 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from agentkit_runtime.api.answer import Answer
+from agentkit_runtime.chat import ChatEvent
 from tests.runtime.api.conftest import ANSWERS
 from tests.runtime.api.openai.strict import strictly, unknown_fields
 from tests.runtime.api.serving import Served
 from tests.runtime.service.scripted import BOUND_S, wait_until
 
+BODY = {"model": "scripted", "input": "hello", "background": True}
 EVENT: TypeAdapter[ResponseStreamEvent] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -40,7 +45,7 @@ def open_again(served: Served) -> Iterator[None]:
 
 
 def begin(http: httpx2.Client, **fields: Any) -> Response:
-    body = {"model": "scripted", "input": "hello", "background": True, **fields}
+    body = {**BODY, **fields}
     found = http.post("/responses", json=body)
     assert found.status_code == 200, found.text
     return strictly(Response, found.json())
@@ -89,6 +94,33 @@ def test_a_finished_one_is_gone_on_from_by_its_ids(http: httpx2.Client) -> None:
 
     assert after.usage is not None
     assert after.usage.input_tokens_details.cached_tokens >= done.usage.total_tokens - 1
+
+
+def test_one_whose_end_was_told_is_gone_on_from_at_once(
+    http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, may_go, lingers = Answer.events, threading.Event(), iter([True])
+
+    async def lingering(answer: Answer) -> AsyncIterator[tuple[int, ChatEvent]]:
+        async for event in told(answer):
+            yield event
+        if next(lingers, False):
+            await asyncio.to_thread(may_go.wait, BOUND_S)
+
+    begun = ""
+    monkeypatch.setattr(Answer, "events", lingering)
+    try:
+        with http.stream("POST", "/responses", json={**BODY, "stream": True}) as stream:
+            for line in stream.iter_lines():
+                begun = begun or line.partition('"id":"')[2].partition('"')[0]
+                if '"type":"response.completed"' in line:
+                    break
+            assert look(http, begun).status == "completed"
+            after = http.post("/responses", json={**BODY, "previous_response_id": begun})
+    finally:
+        may_go.set()
+
+    assert after.status_code == 200, after.text
 
 
 def test_one_that_is_under_way_is_not_gone_on_from(served: Served, http: httpx2.Client) -> None:
@@ -200,7 +232,7 @@ def test_a_cancellation_ends_the_streams_of_those_who_follow(
 def test_what_cannot_be_done_is_refused_at_once(
     http: httpx2.Client, fields: dict[str, Any], param: str
 ) -> None:
-    body = {"model": "scripted", "input": "hello", "background": True, **fields}
+    body = {**BODY, **fields}
     found = http.post("/responses", json=body)
 
     assert (found.status_code, found.json()["error"]["param"]) == (400, param)

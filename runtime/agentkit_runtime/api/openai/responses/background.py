@@ -126,6 +126,8 @@ class Background:
                     self._tell(output.cancel(found))
                 else:
                     self._tell(output.add(found, int(self._clock())))
+                if isinstance(found, ChatFinished):
+                    self._end()  # before anybody hears of it: who does may go on from it at once
 
     def _was_ended(self, finished: ChatFinished) -> bool:
         return self._is_cancelled and finished.reason == "abort" and not finished.revoked
@@ -139,6 +141,8 @@ class Background:
         self.wake()
 
     def _end(self) -> None:
+        if self._over.is_set():
+            return
         running = self.running
         self._store.end(running.tenant, running.id)
         if not self._is_forgotten:
