@@ -170,7 +170,9 @@ def _alone(
     above: Context | None,
     connected: ServedTools | None,
 ) -> Member:
-    own = Toolset(_own_tools(plan, served))
+    # What another of the team shows in front is no secret: whoever defers it just calls it.
+    shown = (each for each in plan.deferred if each.spec.name in team)
+    own = Toolset((*_own_tools(plan, served), *shown))
     builder = FrontBuilder(plan, root, team, above)
     front = builder.front(None if plan.known is None else plan.known.edition)
     return Member(

@@ -158,3 +158,19 @@ async def test_a_conversation_keeps_a_function_that_is_deferred_since_or_no_more
         result = await Agent(model=again, tools=now).run("y", context=first.context)
     assert result_texts(result) == ["archived 7"]
     assert result.context.starts_with(first.context)
+
+
+@pytest.mark.parametrize("takes_tools", [True, False])
+async def test_what_another_of_the_team_shows_in_front_may_be_called_by_who_defers_it(takes_tools):
+    @tool(name="archive")
+    def of_child(box: str) -> str:
+        """Put a box into the archive."""
+        return f"the child archived {box}"
+
+    call = Call("archive", {"box": "1"}) if takes_tools else call_found("archive", box="1")
+    steps = [find("archive"), call, "done"]
+    model = ScriptedModel(steps, takes_tools=takes_tools)
+    child = Agent(name="child", instructions="You archive.", tools=[of_child])
+    result = await Agent(model=model, tools=[archive], subagents=[child]).run("x")
+    assert result_texts(result)[1] == "archived 1"
+    assert shown(result.context) == []
