@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentkit.cli import options
-from agentkit.cli.failures import fail, failures_as_exit_codes
+from agentkit.cli.failures import fail, failures_as_exit_codes, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +30,7 @@ _STATES = ("running", "paused", "done", "failed", "cancelled")
 
 
 def runs(
-    session: options.Session = None,
+    session: options.OfSession = None,
     user: options.User = None,
     status: Annotated[
         str | None,
@@ -70,8 +70,10 @@ def runs(
         )
         if as_json:
             typer.echo(json.dumps([_row_json(row) for row in rows], indent=2))
-        else:
+        elif rows:
             _print(_runs_table(rows, are_orphans=orphaned))
+        else:
+            say(_nothing_to_list(older_than, are_orphans=orphaned))
 
 
 def show(
@@ -101,7 +103,7 @@ def cost(
     name: Annotated[
         str | None, typer.Argument(metavar="[RUN]", help="One run; by default all.")
     ] = None,
-    session: options.Session = None,
+    session: options.OfSession = None,
     user: options.User = None,
     since: Annotated[
         str | None,
@@ -205,6 +207,15 @@ def _runs_table(rows: Sequence[RunRow], *, are_orphans: bool) -> Table:
             " ".join(row.task.split()),
         )
     return table
+
+
+def _nothing_to_list(older_than_s: float | None, *, are_orphans: bool) -> str:
+    from agentkit.store.claiming import SILENT_S
+
+    if not are_orphans:
+        return "no run was kept that fits"
+    age = SILENT_S if older_than_s is None else older_than_s
+    return f"no run that goes on has been silent for {age:g} s (--older-than)"
 
 
 def _row_json(row: RunRow) -> dict[str, Any]:

@@ -142,7 +142,9 @@ async def _connected(agent: AnyAgent) -> AsyncIterator[dict[str, McpTool]]:
     from agentkit.team.plan import plan_team
     from agentkit.toolset.mcp import McpTool
 
-    async with open_team(plan_team(with_model(agent))) as team:
-        toolset = team.toolset
-        found = [toolset.get(name) for name in toolset.names]
-        yield {tool.spec.name: tool for tool in found if isinstance(tool, McpTool)}
+    plan = plan_team(with_model(agent))
+    async with open_team(plan) as team:
+        shown = [tool for tool in team.toolset if isinstance(tool, McpTool)]
+        aliases = {server.alias for server in plan.all_servers}
+        deferred = team.root.served.deferred(aliases) if team.root.served else ()
+        yield {tool.spec.name: tool for tool in (*shown, *deferred)}

@@ -33,6 +33,9 @@ Session: TypeAlias = Annotated[
     str | None,
     typer.Option("--session", help="Name of a conversation over many runs; goes on with it."),
 ]
+OfSession: TypeAlias = Annotated[
+    str | None, typer.Option("--session", help="Those of this conversation.", show_default=False)
+]
 User: TypeAlias = Annotated[
     str | None, typer.Option("--user", help="Whose data it is.", show_default=False)
 ]

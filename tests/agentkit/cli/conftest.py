@@ -14,6 +14,7 @@ from agentkit.cli import app
 AGENTS = '''
 import os
 import sys
+from dataclasses import replace
 
 from agentkit import Agent, McpServer, MemoryJournal, tool
 from agentkit.blocks import AssistantMessage, ToolMessage
@@ -122,6 +123,12 @@ class Served(Agent):
             command=[sys.executable, "-m", "agentkit_tools.files", ".", "--read-only"],
         ),
     )
+
+
+class Sought(Agent):
+    """You have a server whose tools you have to find."""
+
+    tools = (replace(Served.tools[0], defer_loading=True),)
 '''
 
 Cli = Callable[..., Result]

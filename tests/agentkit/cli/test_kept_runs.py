@@ -42,6 +42,7 @@ def test_runs_without_a_process_are_listed_with_how_long_nothing_was_heard_of_th
     cli: Cli, read: str
 ) -> None:
     assert json.loads(cli("runs", "--orphaned", "--json").stdout) == []
+    assert "has been silent for 120 s" in cli("runs", "--orphaned").stderr
     with sqlite3.connect(os.environ["AGENTKIT_JOURNAL"]) as database:
         database.execute(
             "UPDATE agentkit_runs SET status = 'running', saved_at = saved_at - 600, seen_at = 0"

@@ -23,6 +23,13 @@ def test_tools_are_listed_and_called_without_a_model(cli: Cli, tmp_path: Path) -
     assert "second line" in called.stdout
 
 
+def test_a_tool_that_a_model_has_to_find_is_called_as_any_other(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "note.md").write_text("first line\n")
+    called = cli("mcp", "call", "cli_app:Sought", "read_lines", '{"path": "note.md"}')
+    assert called.exit_code == 0, called.output
+    assert "first line" in called.stdout
+
+
 def test_a_wrong_call_says_what_is_wrong(cli: Cli) -> None:
     broken = cli("mcp", "call", "cli_app:Served", "files__read_lines", "{")
     assert broken.exit_code == 2
