@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from agentkit_tools._errors import Refused
-from agentkit_tools._postgres import answer
+from agentkit_tools._postgres import _check_changing, answer
 from agentkit_tools.sql import Database, SqlTools
 from tests.agentkit.store import postgres
 from tests.tools.in_process import answer_sql_here
@@ -322,6 +322,28 @@ async def test_writing_is_a_tool_of_its_own(here, url):
         with pytest.raises(Refused):
             await tools.execute(sql)
     assert customers(url) == 2
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("CREATE OR REPLACE LANGUAGE plperl", "language"),
+        ("create trusted /* a */ procedural language plperl", "language"),
+        ("DROP OWNED BY writer", "owned"),
+        ("GRANT writer TO reader", "role"),
+        ('grant /* on */ "on" -- on\n, " on " TO reader', "role"),
+        ("REVOKE ADMIN OPTION FOR writer FROM reader", "role"),
+        ("CREATE OR REPLACE VIEW small AS SELECT 1", None),
+        ('GRANT SELECT ("to", name) ON customers TO reader', None),
+        ("REVOKE GRANT OPTION FOR SELECT ON customers FROM reader", None),
+    ],
+)
+def test_tables_are_changed_and_granted_and_nothing_beyond(sql, why):
+    if why is None:
+        _check_changing(sql)
+    else:
+        with pytest.raises(Refused, match=f"{why} is not allowed here"):
+            _check_changing(sql)
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,18 @@ _CHANGING = frozenset(
 )
 _BEYOND = frozenset(
     {"role", "user", "group", "database", "system", "tablespace", "server", "subscription"}
-    | {"publication", "extension", "language"}
+    | {"publication", "extension", "language", "owned", "event"}
 )
 """After `create`, `alter` or `drop`: what is not this database's data, or outlives the session."""
 
+_MODIFIERS = frozenset({"or", "replace", "trusted", "procedural"})
+"""Between such a word and what it makes; a language may be made as an extension."""
+
 _BLANK = re.compile(r"[ \t\n\r\f\v(]+|--[^\n\r]*")
 _COMMENT_MARK = re.compile(r"/\*|\*/")
-_WORD = re.compile(r"\w*")
+_WORD = re.compile(r"\w+")
+_QUOTED = re.compile(r'"[^"]*"')
+_GRANTED = ("on", "to", "from")
 
 
 def answer(request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -93,22 +98,34 @@ def _queried(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
 def _executed(session: Session, request: Mapping[str, Any]) -> dict[str, Any]:
     sql = request["sql"]
     _check_words(sql)
-    first, second = _first_words(sql)
-    if first not in _CHANGING:
-        raise Refused(f"a statement must start with one of {', '.join(sorted(_CHANGING))}")
-    if first in ("create", "alter", "drop") and second in _BEYOND:
-        raise Refused(f"{first} {second} is not allowed here; only data and tables are changed")
+    _check_changing(sql)
     table = Table(**request["table_bounds"])
     reply = _collected(session, table, session.results(sql, request["parameters"]), to_end=True)
     session.do("COMMIT")
     return reply
 
 
-def _first_words(sql: str) -> tuple[str, str]:
-    """The first two words of a statement, in lower case; what stands between is left out."""
-    first = _WORD.match(sql, _word_at(sql, 0))
-    second = first and _WORD.match(sql, _word_at(sql, first.end()))
-    return (first.group().lower(), second.group().lower()) if first and second else ("", "")
+def _check_changing(sql: str) -> None:
+    words = _words(sql)
+    first = next(words, "")
+    if first not in _CHANGING:
+        raise Refused(f"a statement must start with one of {', '.join(sorted(_CHANGING))}")
+    if first in ("create", "alter", "drop"):
+        second = next((word for word in words if word not in _MODIFIERS), "")
+        if second in _BEYOND:
+            raise Refused(f"{first} {second} is not allowed here; only data and tables are changed")
+    if first in ("grant", "revoke") and next((w for w in words if w in _GRANTED), "") != "on":
+        raise Refused(f"{first} of a role is not allowed here; only data and tables are changed")
+
+
+def _words(sql: str) -> Iterator[str]:
+    """The words of a statement, in lower case, without those in comments and in double quotes."""
+    at = _word_at(sql, 0)
+    while at < len(sql):
+        found = _WORD.match(sql, at) or _QUOTED.match(sql, at)
+        if found and found.group()[0] != '"':
+            yield found.group().lower()
+        at = _word_at(sql, found.end() if found else at + 1)
 
 
 def _word_at(sql: str, at: int) -> int:

@@ -19,8 +19,8 @@ hostile, and so may be the content of the database; whoever started the server i
   names are a help and no wall: functions of your own and of extensions can do the same under other
   names. Connect as a user that may SELECT and nothing else.
 - `execute` changes data and tables. For PostgreSQL it takes no DO, SET, COPY, CALL or transactions,
-  and makes or alters no roles, databases, servers or extensions, whatever the user may. How much is
-  written is bounded by the time of a statement alone.
+  makes or alters no roles, databases, servers or extensions, and grants no roles, whatever the user
+  may. How much is written is bounded by the time of a statement alone.
 - All that the database's user may read can be read: there is no check by table or row. Give the
   user, or the file, no more than the model may see.
 - Each statement runs in a child process with bounds on time, processor time and memory, so that
