@@ -67,6 +67,11 @@ def tools_to_find(model: Model) -> tuple[Tool, ...]:
     return (_finder(),) if takes_tools(model) else (_finder(), _caller())
 
 
+def finding_tool(name: str) -> Tool | None:
+    """Return one of these two; a conversation may have it from when its agent had another model."""
+    return {FIND_TOOLS: _finder, CALL_FOUND_TOOL: _caller}.get(name, lambda: None)()
+
+
 def found_specs(run: RunState) -> list[ToolSpec]:
     """Return the tools that the last turn has found, and that the conversation is not shown yet."""
     if not takes_tools(run.member.model):
@@ -163,7 +168,8 @@ async def _find_tools(query: str, context: ToolContext[object]) -> str:
     if not found:
         return f"No tool has any of these words. There are {len(hidden)}: {_names(hidden)}"
     if not takes_tools(run.member.model):
-        return _with_parameters(found, len(hidden))
+        by = CALL_FOUND_TOOL if CALL_FOUND_TOOL in run.own_tools else ""
+        return _with_parameters(found, len(hidden), by)
     new = [spec for spec in found if spec.name not in run.toolset]
     if len(run.context.later_tools) + len(new) > MOST_LATER:
         raise Failed(
@@ -233,14 +239,15 @@ def _with_descriptions(found: tuple[ToolSpec, ...], n_hidden: int, longest: int)
     return f"These are the best of {n_hidden} tools. You have them from now on.\n{lines}"
 
 
-def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int) -> str:
+def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int, by: str) -> str:
     entries = "\n".join(
         f"{number}. {spec.name}: {_line(spec.description)}\n   parameters: {_parameters(spec)}"
         for number, spec in _numbered(found)
     )
+    how = f"with {by}: its name, and" if by else "by its name, with"
     return (
-        f"These are the best of {n_hidden} tools. Call one with {CALL_FOUND_TOOL}: its name, and "
-        f"parameters that fit the JSON schema.\n{entries}"
+        f"These are the best of {n_hidden} tools. Call one {how} parameters that fit the JSON "
+        f"schema.\n{entries}"
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from agentkit.context import Context, Segment, Tier, ToolList
 from agentkit.context.segment import tool_names
 from agentkit.errors import ContextMismatch
+from agentkit.finding import finding_tool
 from agentkit.shown_tools import own_names
 from agentkit.team.members import Member
 from agentkit.toolset import McpTool, Tool, Toolset, ToolSpec, canonical_json
@@ -97,7 +98,8 @@ def _shown(member: Member, front: Context) -> Toolset | None:
 
 def _answering(member: Member, spec: ToolSpec) -> Tool | None:
     """Return what answers the calls of a tool that was shown; None where there is no such tool."""
-    tool = member.toolset.get(spec.name) or member.deferred.get(spec.name)
+    name = spec.name
+    tool = member.toolset.get(name) or member.deferred.get(name) or finding_tool(name)
     if tool is not None and tool.spec.bytes == spec.bytes:
         return tool
     served = None if member.served is None else member.served.tool(spec)

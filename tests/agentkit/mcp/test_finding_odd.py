@@ -174,3 +174,32 @@ async def test_what_another_of_the_team_shows_in_front_may_be_called_by_who_defe
     result = await Agent(model=model, tools=[archive], subagents=[child]).run("x")
     assert result_texts(result)[1] == "archived 1"
     assert shown(result.context) == []
+
+
+async def test_a_conversation_goes_on_with_a_model_that_takes_tools_and_with_one_that_does_not():
+    first = ScriptedModel([find("archive"), "found"], takes_tools=False)
+    result = await Agent(model=first, tools=[archive, lend]).run("x")
+    second = ScriptedModel([find("archive"), Call("archive", {"box": "1"}), "y"], takes_tools=True)
+    later = await Agent(model=second, tools=[archive, lend]).run("y", context=result.context)
+    assert result_texts(later)[-1] == "archived 1"
+    assert later.context.starts_with(result.context)
+    assert CALL_FOUND_TOOL not in second.calls[0].request.allowed_tools
+
+
+async def test_who_has_no_call_found_tool_in_front_is_told_to_call_by_name():
+    first = ScriptedModel([find("archive"), "found"], takes_tools=True)
+    result = await Agent(model=first, tools=[archive, wipe]).run("x")
+    second = ScriptedModel([find("wipe"), Call("wipe", {"box": "1"}), "y"], takes_tools=False)
+    with pytest.warns(match="without \\['call_found_tool'\\]"):
+        later = await Agent(model=second, tools=[archive, wipe]).run("y", context=result.context)
+    assert "Call one by its name, with parameters" in result_texts(later)[0]
+    assert result_texts(later)[1] == "wiped 1"
+
+
+async def test_a_conversation_outlives_that_nothing_is_deferred_any_more():
+    first = ScriptedModel([find("archive"), "found"], takes_tools=True)
+    result = await Agent(model=first, tools=[archive]).run("x")
+    second = ScriptedModel([Call("archive", {"box": "1"}), "y"], takes_tools=True)
+    later = await Agent(model=second, tools=[shown_archive]).run("y", context=result.context)
+    assert result_texts(later) == ["archived 1"]
+    assert second.calls[0].request.allowed_tools == {"archive"}
