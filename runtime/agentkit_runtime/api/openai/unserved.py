@@ -13,10 +13,16 @@ from agentkit_runtime.api.openai.request import ChatCompletionBody
 
 UNSERVED_HEADER = "x-agentkit-unserved"
 
+_MOST_TOLD = 50
+"""A thousand tools may have a grammar each, and many clients fail at headers of 8 KB."""
+
 
 def unserved_header(unserved: Sequence[str]) -> dict[str, str]:
-    """The header that tells them; none where there are none."""
-    return {UNSERVED_HEADER: ", ".join(unserved)} if unserved else {}
+    """The header that tells them, each once; none where there are none."""
+    told = list(dict.fromkeys(unserved))
+    if len(told) > _MOST_TOLD:
+        told[_MOST_TOLD:] = [f"and {len(told) - _MOST_TOLD} more"]
+    return {UNSERVED_HEADER: ", ".join(told)} if told else {}
 
 
 def unserved_of_chat(body: ChatCompletionBody, service: Templated) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import pytest
 from openai.types.responses import Response
 
 from agentkit_runtime.api.openai.responses.thinking import carried, thinking_in
+from agentkit_runtime.api.openai.unserved import unserved_header
 from tests.runtime.api.openai.cases import ARGUMENTS, RESPONSE_TOOLS, TOOLS
 from tests.runtime.api.openai.strict import strictly
 from tests.runtime.api.serving import Served
@@ -60,6 +61,36 @@ def test_one_that_was_surely_wanted_is_refused(served: Served, fields: dict[str,
 
     assert found.status_code == 400
     assert found.json()["error"]["param"].startswith("tool")
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (
+            [{"type": "namespace", "name": "n", "tools": []}, SEARCH],
+            "tools[1].type is 'web_search'",
+        ),
+        (
+            [{"type": "namespace", "name": "n", "tools": [{"type": "namespace", "name": "m"}]}],
+            "a namespace holds only 'function' and 'custom'",
+        ),
+    ],
+)
+def test_what_is_wrong_with_tools_is_said_of_the_one(
+    served: Served, tools: list[Any], said: str
+) -> None:
+    assert said in respond(served, tools=tools).json()["error"]["message"]
+
+
+def test_a_header_tells_each_once_and_stays_short() -> None:
+    many = [f"{number:064}.format" for number in range(1_000)]
+
+    assert unserved_header(["web_search", "verbosity", "web_search"]) == {
+        HEADER: "web_search, verbosity"
+    }
+    told = unserved_header(many)[HEADER]
+    assert len(told) < 4_096
+    assert told.endswith(f"{49:064}.format, and 950 more")
 
 
 def test_hints_at_style_are_told_where_the_model_has_no_such_thing(served: Served) -> None:

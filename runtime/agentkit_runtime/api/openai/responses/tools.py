@@ -106,8 +106,7 @@ def toolbox(tools: Mapping[str, ResponseTool]) -> Toolbox:
         if tool.format is not None and tool.format.syntax == "lark":
             unserved.append(f"{found.name}.format")
     if unserved and not shown:
-        path, tool = next(iter(tools.items()))
-        _refuse(tool, path)
+        _refuse(*next((tool, path) for path, tool in tools.items() if not is_served(tool)))
     ends = {"function": "parameters", "custom": "format.definition"}
     return Toolbox(
         tools=tuple(shown),
@@ -150,6 +149,12 @@ def _callable(tool: ResponseTool | NamedTool, path: str, namespace: str | None) 
         case "function" | "custom" as kind:
             name = _needed_name(tool, path)
             return CallableTool(kind=kind, name=name, namespace=namespace, field=path)
+        case "namespace" if namespace is not None:
+            raise ApiError(
+                f"{path}.type is 'namespace', but a namespace holds only 'function' and 'custom'",
+                param=f"{path}.type",
+                code="unsupported_parameter",
+            )
         case _:
             _refuse(tool, path)
 
