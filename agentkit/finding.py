@@ -17,12 +17,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentkit.blocks import AssistantMessage, ToolCall, ToolMessage
+from agentkit.found_text import named_in, names_text, with_descriptions, with_parameters
 from agentkit.kept import longest_result
 from agentkit.models.base import takes_tools
 from agentkit.ranking import best_tools
@@ -50,16 +50,7 @@ CALL_FOUND_TOOL = "call_found_tool"
 MOST_LATER = 128
 """Tools that one conversation takes behind what was sent."""
 _MOST_FOUND = 5
-_MOST_NAMES = 200
-_DESCRIPTION_CHARS = 1_000
-_SCHEMA_CHARS = 8_000
-"""Of one tool's parameters, in an answer. A model must see them whole, so this is generous."""
-_ENTRY = re.compile(r"^\d+\. ([a-zA-Z0-9_-]{1,64}):", re.MULTILINE)
 _KEYS = frozenset(("name", "parameters"))
-_HEAD_CHARS = 64
-"""At most, before the first tool of an answer."""
-_NAME_CHARS = 72
-"""At most, of the line of a tool without its description: its number, its name, and dots."""
 
 
 def tools_to_find(model: Model) -> tuple[Tool, ...]:
@@ -166,17 +157,17 @@ async def _find_tools(query: str, context: ToolContext[object]) -> str:
         raise Failed(f"No tools can be found now: {_why_none(run)}.")
     found = await asyncio.to_thread(best_tools, hidden.values(), query, _MOST_FOUND)
     if not found:
-        return f"No tool has any of these words. There are {len(hidden)}: {_names(hidden)}"
+        return f"No tool has any of these words. There are {len(hidden)}: {names_text(hidden)}"
     if not takes_tools(run.member.model):
-        by = CALL_FOUND_TOOL if CALL_FOUND_TOOL in run.own_tools else ""
-        return _with_parameters(found, len(hidden), by)
+        by = CALL_FOUND_TOOL if CALL_FOUND_TOOL in run.own_tools else None
+        return with_parameters(found, len(hidden), by)
     new = [spec for spec in found if spec.name not in run.toolset]
     if len(run.context.later_tools) + len(new) > MOST_LATER:
         raise Failed(
             f"This conversation was given {len(run.context.later_tools)} tools, and takes no more "
             f"than {MOST_LATER}. Use those."
         )
-    return _with_descriptions(found, len(hidden), longest_result(run))
+    return with_descriptions(found, len(hidden), longest_result(run))
 
 
 # In the order of their names, which is that of the schema: a grammar has the name first.
@@ -226,50 +217,7 @@ def _names_in_last_answers(context: Context) -> Iterator[str]:
         if isinstance(segment.content, ToolMessage):
             for result in segment.content.results:
                 if result.name == FIND_TOOLS and not result.is_error:
-                    yield from _ENTRY.findall(result.content)
-
-
-def _with_descriptions(found: tuple[ToolSpec, ...], n_hidden: int, longest: int) -> str:
-    """Return an answer that is not cut: one that is would show fewer tools than it says."""
-    room = (longest - _HEAD_CHARS) // len(found) - _NAME_CHARS
-    lines = "\n".join(
-        f"{number}. {spec.name}: {_line(spec.description, room)}"
-        for number, spec in _numbered(found)
-    )
-    return f"These are the best of {n_hidden} tools. You have them from now on.\n{lines}"
-
-
-def _with_parameters(found: tuple[ToolSpec, ...], n_hidden: int, by: str) -> str:
-    entries = "\n".join(
-        f"{number}. {spec.name}: {_line(spec.description)}\n   parameters: {_parameters(spec)}"
-        for number, spec in _numbered(found)
-    )
-    how = f"with {by}: its name, and" if by else "by its name, with"
-    return (
-        f"These are the best of {n_hidden} tools. Call one {how} parameters that fit the JSON "
-        f"schema.\n{entries}"
-    )
-
-
-def _parameters(spec: ToolSpec) -> str:
-    text = json.dumps(json.loads(spec.bytes)["parameters"], ensure_ascii=False)
-    return text if len(text) <= _SCHEMA_CHARS else f"{text[:_SCHEMA_CHARS]}... (cut)"
-
-
-def _numbered(found: tuple[ToolSpec, ...]) -> Iterator[tuple[int, ToolSpec]]:
-    return enumerate(found, start=1)
-
-
-def _line(text: str, room: int = _DESCRIPTION_CHARS) -> str:
-    """Return a description as one line, so that none can look like the next entry."""
-    line, most = " ".join(text.split()), min(room, _DESCRIPTION_CHARS)
-    return line if len(line) <= most else f"{line[:most]}..."
-
-
-def _names(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    more = len(ordered) - _MOST_NAMES
-    return ", ".join(ordered[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+                    yield from named_in(result.content)
 
 
 def _why_none(run: RunState) -> str:
