@@ -96,8 +96,8 @@ def test_a_finished_one_is_gone_on_from_by_its_ids(http: httpx2.Client) -> None:
     assert after.usage.input_tokens_details.cached_tokens >= done.usage.total_tokens - 1
 
 
-def test_one_whose_end_was_told_is_gone_on_from_at_once(
-    http: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+def test_one_whose_end_was_told_is_gone_on_from_at_once_and_stays_so(
+    http: httpx2.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     told, may_go, lingers = Answer.events, threading.Event(), iter([True])
 
@@ -106,6 +106,7 @@ def test_one_whose_end_was_told_is_gone_on_from_at_once(
             yield event
         if next(lingers, False):
             await asyncio.to_thread(may_go.wait, BOUND_S)
+            raise OSError
 
     begun = ""
     monkeypatch.setattr(Answer, "events", lingering)
@@ -121,6 +122,8 @@ def test_one_whose_end_was_told_is_gone_on_from_at_once(
         may_go.set()
 
     assert after.status_code == 200, after.text
+    wait_until(lambda: "a background response failed: OSError" in caplog.text)
+    assert look(http, begun).status == "completed"
 
 
 def test_one_that_is_under_way_is_not_gone_on_from(served: Served, http: httpx2.Client) -> None:

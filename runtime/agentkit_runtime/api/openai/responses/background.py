@@ -133,6 +133,8 @@ class Background:
         return self._is_cancelled and finished.reason == "abort" and not finished.revoked
 
     def _fail(self, message: str) -> None:
+        if self._over.is_set():
+            return  # it has its end, and others may have gone on from it
         self._tell(self.running.output.fail(ApiError(message, status=500)))
 
     def _tell(self, documents: Iterable[StreamEvent]) -> None:
