@@ -116,6 +116,8 @@ SEEN = (
     '<td style="font-size:0px"><p style="font-size:14px">@</p></td>',
     '<p style="position:relative;left:-9999px">@</p>',
     '<p style="opacity:0">@</p>',
+    f'<p style="clip:rect({("0" + " " * 400) * 4}x">@</p>',
+    f'<p style="transform:scale({" " * 50_000}x">@</p>',
     "<dialog open>@</dialog>",
     "<!-- x --><p>@</p>",
 )

@@ -23,10 +23,10 @@ _HIDING = {
     "display": re.compile(r"none"),
     "visibility": re.compile(r"hidden|collapse"),
     "content-visibility": re.compile(r"hidden"),
-    "clip": re.compile(r"rect\((\s*[01](px)?[\s,]*){4}\)"),
+    "clip": re.compile(r"rect\(\s*([01](px)?[\s,]*){4}\)"),
     "clip-path": re.compile(r"inset\((50|100)%\)|circle\(0.*"),
     "text-indent": re.compile(r"-\d{3,}.*"),
-    "transform": re.compile(r".*scale[xy]?\(\s*0*(\.0*)?\s*[,)].*"),
+    "transform": re.compile(r".*scale[xy]?\(\s*((0+(\.0*)?|\.0*)\s*)?[,)].*"),
 }
 _TINY = re.compile(r"[+-]?(0+(\.0*)?([a-z]+|%)?|0*1(\.0*)?px)")
 _SIZES = ("width", "height", "max-width", "max-height")
