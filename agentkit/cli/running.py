@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import sys
 import uuid
 from dataclasses import dataclass
@@ -52,8 +53,9 @@ def run(
             stream = agent.stream(
                 asked, run_id=run_id, session=session, user=user or "", journal=kept
             )
-            hint = f"; go on with: agentkit resume {run_id} {where}" if kept is not None else ""
-            _drive(agent, stream, kept, where=where, watch=watch, as_json=as_json, hint=hint)
+            go_on = _go_on(run_id, where, journal, model)
+            hint = f"; go on with: {go_on}" if kept is not None else ""
+            _drive(agent, stream, kept, go_on=go_on, watch=watch, as_json=as_json, hint=hint)
 
 
 def resume(
@@ -94,8 +96,9 @@ def resume(
             waiting = PausedRun(runs=asyncio.run(load_run(kept, name)))
             answers = given_answers(waiting, approve or (), deny or (), answer or ())
             stream = agent.resume_stream(waiting.run_id, answers, journal=kept)
-            hint = f"; go on with: agentkit resume {waiting.run_id} {where}"
-            _drive(agent, stream, kept, where=where, watch=watch, as_json=as_json, hint=hint)
+            go_on = _go_on(waiting.run_id, where, journal, model)
+            hint = f"; go on with: {go_on}"
+            _drive(agent, stream, kept, go_on=go_on, watch=watch, as_json=as_json, hint=hint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,7 @@ def _drive(
     stream: RunStream[Any],
     journal: Journal | None,
     *,
-    where: str,
+    go_on: str,
     watch: bool,
     as_json: bool,
     hint: str,
@@ -170,7 +173,7 @@ def _drive(
     if ended.paused is not None:
         if as_json:
             typer.echo(json.dumps(paused_json(ended.paused)))
-        _say_what_waits(ended.paused, where, is_kept=journal is not None)
+        _say_what_waits(ended.paused, go_on, is_kept=journal is not None)
         raise typer.Exit(WAITS)
     assert ended.result is not None, "a run has its answer, or waits"
     if as_json:
@@ -179,7 +182,18 @@ def _drive(
         screen.answered(ended.result)
 
 
-def _say_what_waits(paused: PausedRun, where: str, *, is_kept: bool) -> None:
+def _go_on(run_id: str, where: str, journal: str | None, model: str | None) -> str:
+    """The command that goes on with a run, with the options by which this one was begun.
+
+    A database's URL may have a password, and is not repeated.
+    """
+    place = "URL" if journal is not None and "@" in journal else journal
+    named = {"--journal": place, "--model": model}
+    given = [word for name, value in named.items() if value is not None for word in (name, value)]
+    return shlex.join(["agentkit", "resume", run_id, where, *given])
+
+
+def _say_what_waits(paused: PausedRun, go_on: str, *, is_kept: bool) -> None:
     from agentkit.cli.answers import pending_text
 
     for each in paused.pending:
@@ -187,7 +201,6 @@ def _say_what_waits(paused: PausedRun, where: str, *, is_kept: bool) -> None:
     if not is_kept:
         say("the run waits, and is lost: without a journal nobody can go on with it")
         return
-    go_on = f"agentkit resume {paused.run_id} {where}"
     said = _options_for(paused)
     say(f"the run waits; go on with: {go_on}{said}")
 

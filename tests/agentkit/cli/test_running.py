@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,15 @@ def test_an_interrupt_says_how_to_go_on(cli: Cli) -> None:
         r"error: interrupted; go on with: agentkit resume [0-9a-f]{32} cli_app:Interrupted",
         result.stderr,
     )
+
+
+def test_how_to_go_on_names_the_journal_that_was_given(cli: Cli, tmp_path: Path) -> None:
+    place = str(tmp_path / "other runs.db")
+    waits = cli("run", "cli_app:Desk", "pay", "--journal", place)
+    said = re.search(r"go on with: agentkit (.*) --approve ID", waits.stderr)
+    assert said is not None, waits.stderr
+    goes_on = cli(*shlex.split(said[1]), "--approve", "all")
+    assert goes_on.exit_code == 0, goes_on.output
 
 
 def test_without_a_journal_nothing_is_kept(cli: Cli, tmp_path: Path) -> None:
