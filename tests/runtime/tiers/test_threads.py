@@ -162,3 +162,20 @@ def test_readers_and_the_writer_at_once_disturb_nobody(tmp_path: Path) -> None:
     stats = tiers.stats()
     assert stats.restored_tokens > 0
     assert stats.failures == 0
+
+
+def test_what_is_saved_while_the_interpreter_ends_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors take no work any more when `atexit` closes the engine of a program's own."""
+    pool = Pool()
+    tiers = threaded(disk_in(tmp_path), pool)
+    monkeypatch.setattr("concurrent.futures.thread._shutdown", True)
+    assert tiers.flush() > 0
+    tiers.save(on_device(pool, b"ns", b"abc"))
+    assert tiers.flush() > 0
+    tiers.close()
+    monkeypatch.undo()
+    again = bench(disk=disk_in(tmp_path))
+    assert again.restore(names_of(b"ns", b"abc")) == names_of(b"ns", b"abc")
+    again.tiers.close()

@@ -214,10 +214,7 @@ class HostAndDiskTiers:
         """See `Tiers.flush`."""
         if self._writes is None or self._closed:
             return 0
-        try:
-            self._writes.flush()
-        except RuntimeError:  # the interpreter is ending and lets no thread start any more work
-            return 0
+        self._writes.flush()
         self._changes.tell()
         return self._writes.bound
 

@@ -39,6 +39,8 @@ class WriteBehind:
         self.bound = bound
         """Most blocks that can wait."""
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._is_closed = False
         self._pending: dict[bytes, _Write] = {}
         self.sweep()
 
@@ -83,16 +85,28 @@ class WriteBehind:
 
     def close(self) -> None:
         """Write all that waits, then end the thread."""
+        self._is_closed = True
         self._writer.shutdown(wait=True)
 
     def _submit(self, work: Callable[[], None]) -> Future[None]:
         def run() -> None:
             try:
-                work()
+                with self._writing:
+                    work()
             except Exception:  # nobody looks at the future, and the block can be computed
                 _log.exception("writing KV to disk failed")
 
-        return self._writer.submit(run)
+        try:
+            return self._writer.submit(run)
+        except RuntimeError:
+            if self._is_closed:
+                raise
+        # The interpreter is ending: executors take no work from before `atexit`'s functions on,
+        # one of which closes the engine. What it keeps is written by the caller.
+        run()
+        done: Future[None] = Future()
+        done.set_result(None)
+        return done
 
     def _write(self, write: _Write) -> None:
         block = write.block
