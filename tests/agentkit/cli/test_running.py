@@ -230,6 +230,9 @@ import asyncio, os, signal
 from agentkit import Agent, tool
 from agentkit.testing import Call, ScriptedModel
 
+# As on a terminal: what is begun in the background of a script inherits that it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def respond(request):
     last = request.context.messages[-1]
     return Call("wait") if last.kind == "user" else f"It said: {last.results[0].content[:40]}"
