@@ -65,7 +65,7 @@ def finding_tool(name: str) -> Tool | None:
 
 def found_specs(run: RunState) -> list[ToolSpec]:
     """Return the tools that the last turn has found, and that the conversation is not shown yet."""
-    if not takes_tools(run.member.model):
+    if FIND_TOOLS not in run.own_tools or not takes_tools(run.member.model):
         return []
     names = dict.fromkeys(_names_in_last_answers(run.context))
     hidden = (hidden_tool(run, name) for name in names if name not in run.toolset)
@@ -98,10 +98,11 @@ def as_meant(
     A hidden tool may also be called by its own name, by a model that knows it from before: from a
     summary, say. It runs where the agent may find tools now, or call those that it has found.
     """
-    toolset, meant_calls = run.toolset, [meant(call) for call in calls]
+    toolset = run.toolset
     may_find = allowed is None or not allowed.isdisjoint((FIND_TOOLS, CALL_FOUND_TOOL))
     if FIND_TOOLS not in run.own_tools or not may_find:
         return list(calls), toolset, allowed
+    meant_calls = [meant(call) for call in calls]
     wanted = dict.fromkeys(call.name for call in meant_calls if call.name not in toolset)
     hidden = [each for name in wanted if (each := hidden_tool(run, name)) is not None]
     everything = Toolset((*toolset, *hidden)) if hidden else toolset

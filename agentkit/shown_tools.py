@@ -65,10 +65,9 @@ def own_names(member: Member, toolset: Toolset) -> frozenset[str]:
 
 
 def _answering(member: Member, spec: ToolSpec) -> Tool:
-    if (deferred := member.deferred.get(spec.name)) is not None:
-        return PinnedTool(spec, deferred)
-    for other in member.others:  # found before a handoff: still there, and not this agent's
-        if (deferred := other.deferred.get(spec.name)) is not None:
+    # What another has found before a handoff is still there, and not this agent's.
+    for each in (member, *member.others):
+        if (deferred := each.deferred.get(spec.name)) is not None:
             return PinnedTool(spec, deferred)
     tool = None if member.served is None else member.served.tool(spec)
     return GoneTool(spec) if tool is None else tool

@@ -80,7 +80,8 @@ def build_team(plan: Plan, served: ToolsByServer, connected: ServedTools | None 
         ToolNameConflict: two different tools of the team have one name.
     """
     toolset = Toolset(tool for part in plan.everyone() for tool in _own_tools(part, served))
-    Toolset((*toolset, *(tool for part in plan.everyone() for tool in part.deferred)))  # no clash
+    if deferred := [tool for part in plan.everyone() for tool in part.deferred]:
+        Toolset((*toolset, *deferred))  # or two of them have one name
     root = _member(plan, plan, toolset, served, above=None, connected=connected)
     return Team(root=root)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from agentkit_runtime.api.failure import ApiError
 from agentkit_runtime.api.openai.custom import InputGrammar, custom_tool
@@ -86,16 +87,11 @@ def decode_choice(
     choice: str | ToolChoiceBody | None, kinds: Kinds
 ) -> tuple[ToolChoice, frozenset[str] | None]:
     """The choice, and the mask of tools that may be called (None = all)."""
+    if (word := choice_in_a_word(choice, has_tools=bool(kinds))) is not None:
+        return word, None
     match choice:
-        case None | "auto":
-            return "auto", None
-        case "none":
-            return "none", None
-        case "required":
-            _need_tools(kinds)
-            return "required", None
         case ToolChoiceBody(type="function" | "custom"):
-            _need_tools(kinds)
+            _need_tools(bool(kinds))
             return ToolName(_referenced(choice, kinds, "tool_choice")), None
         case ToolChoiceBody(type="allowed_tools", allowed_tools=AllowedTools() as allowed):
             return _allowed(allowed, kinds)
@@ -107,8 +103,24 @@ def decode_choice(
             )
 
 
-def _need_tools(kinds: Kinds) -> None:
-    if not kinds:
+def choice_in_a_word(
+    choice: object, *, has_tools: bool
+) -> Literal["auto", "none", "required"] | None:
+    """The choice where it names no tool, as both APIs have it; None where it does, or is wrong."""
+    match choice:
+        case None | "auto":
+            return "auto"
+        case "none":
+            return "none"
+        case "required":
+            _need_tools(has_tools)
+            return "required"
+        case _:
+            return None
+
+
+def _need_tools(has_tools: bool) -> None:
+    if not has_tools:
         raise ApiError("tool_choice asks for a call, but tools is empty", param="tool_choice")
 
 

@@ -20,6 +20,7 @@ from agentkit_runtime.api.openai.responses.request import (
     ResponseTool,
     ResponseToolChoice,
 )
+from agentkit_runtime.api.openai.tools import choice_in_a_word
 from agentkit_runtime.chat import ChatTool, ToolChoice, ToolName
 
 ADDITIONAL_TOOLS = "additional_tools"
@@ -200,15 +201,9 @@ def tool_choice(
     choice: str | ResponseToolChoice | None, box: Toolbox
 ) -> tuple[ToolChoice, frozenset[str] | None]:
     """The choice, and the mask of tools that may be called (None = all)."""
+    if (word := choice_in_a_word(choice, has_tools=bool(box.tools))) is not None:
+        return word, None
     match choice:
-        case None | "auto":
-            return "auto", None
-        case "none":
-            return "none", None
-        case "required" if box.tools:
-            return "required", None
-        case "required":
-            raise ApiError("tool_choice asks for a call, but tools is empty", param="tool_choice")
         case ResponseToolChoice(type="function" | "custom", name=str()):
             return ToolName(_known(choice, box, "tool_choice")), None
         case ResponseToolChoice(type="allowed_tools", tools=list(tools), mode=mode):
